@@ -19,20 +19,20 @@ struct BoundFacts {
   int64_t local_max = 0;
   bool reduces = false;  // values that are partial in the source are complete in the target
 };
-// Nothing when the target leaves partial what the source does not: no plan leads there.
+// Nothing when something is partial in the target but not in the source: no plan leads there.
 std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target, const std::vector<Contents>& contents,
                                  const Devices& devices, int64_t element_bytes);
 
 // In bytes.
 struct CutFacts {
   int64_t domain_max = 0;
-  // The share of one link: as if every domain had as many links as the best connected one, and with the links of the
-  // devices that take part alone.
+  // The share of one link: as if every domain had as many links as the best connected one, and with only the links of
+  // the devices that take part.
   Derived link_max;
   int64_t total = 0;
 };
-// Without reductions. What domains of the level inside `level` (devices, for the innermost) need and none of their
-// devices holds. Nothing where that takes too long to find out.
+// What domains of the level inside `level` (devices, for the innermost) need and none of their devices holds, without
+// reductions. Nothing where finding out takes too long.
 std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
                             const std::vector<Contents>& contents, const Devices& devices,
                             const plan_text::Links& links, int64_t element_bytes);

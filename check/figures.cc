@@ -117,7 +117,7 @@ void PlanJudge::CompareTime(size_t s, const std::string& where) {
   if (!said.levels && plan_.links.size() > 1) {
     return Leave(where + ".time_ns", "the topology has several levels, and the step does not say what crosses which");
   }
-  // Where nothing crosses anything everybody takes part all the same.
+  // Even where nothing crosses any level, every device takes part.
   const int64_t idle = plan_.links.Time(0, 0, 0, rounds);
   if (said.levels) {
     int64_t time = 0;
@@ -129,7 +129,7 @@ void PlanJudge::CompareTime(size_t s, const std::string& where) {
     }
     return Same(where + ".time_ns", said.time_ns, time == 0 ? idle : time);
   }
-  // What the plan says of senders and peers is judged by itself; the time has to follow from it.
+  // What the plan says about senders and peers is judged separately; the time has to follow from it.
   const int64_t recv = facts.recv_max * element_;
   const auto time = [&](int64_t peers, int64_t sent) {
     return plan_.links.Time(0, said.peers_max.value_or(peers), std::max(recv, said.send_bytes_max.value_or(sent)),

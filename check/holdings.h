@@ -1,5 +1,5 @@
-// Who holds what under one layout, device by device: intervals come from Layout::Intervals of one device each, and
-// equal interval lists have one number, whichever layouts they come from.
+// Who holds what under one layout, device by device: intervals come from Layout::Intervals, device by device, and equal
+// interval lists have one number, whichever layouts they come from.
 #ifndef RESHARD_CHECK_HOLDINGS_H_
 #define RESHARD_CHECK_HOLDINGS_H_
 
@@ -26,13 +26,14 @@ class Contents {
     int64_t interval = 0;  // its number in the list
     int64_t local = 0;     // elements of the list before the first one of the run
   };
-  // Where `size` >= 1 neighboring elements from `begin` on lie first; nothing unless one interval holds them all.
+  // The first position of the `size` >= 1 neighboring elements from `begin` on; nothing unless one interval holds them
+  // all.
   std::optional<RunPosition> Find(int32_t content, int64_t begin, int64_t size) const;
 
  private:
   std::vector<std::vector<Interval>> lists_;
   std::vector<std::vector<int64_t>> starts_;  // elements before each interval, and in all
-  std::vector<bool> ascending_;               // whether its intervals are, without overlaps
+  std::vector<bool> ascending_;               // whether a list's intervals are, without overlaps
   absl::flat_hash_map<std::vector<int64_t>, int32_t> index_;
 };
 
@@ -49,7 +50,7 @@ class Devices {
   std::vector<int64_t> ids_;
 };
 
-// The partial axes in one way of writing: sorted, neighboring parts joined, parts of size 1 left out.
+// The partial axes in normal form: sorted, neighboring parts joined, parts of size 1 left out.
 std::vector<AxisRef> PartialRefs(const Layout& layout);
 
 // One layout. Dimensions 0..rank-1 are the tensor's; dimension `rank` holds the number of the contribution, which is 0
@@ -85,7 +86,7 @@ class Holdings {
   int64_t num_intervals() const { return num_intervals_; }
   int64_t Cell(int64_t position) const;
   int64_t num_cells() const { return num_cells_; }
-  // Devices that hold one cell: every cell has as many.
+  // Devices that hold one cell, the same number for every cell.
   int64_t copies() const { return mesh().size() / num_cells_; }
 
   // Positions of the mesh and numbers of the plan's devices; -1 for a device outside the mesh.

@@ -173,7 +173,7 @@ void PlanJudge::CheckEnds() {
 }
 
 void PlanJudge::CheckChain() {
-  // A plan of ours repeats the text; another may write the same layout in another way.
+  // Our own plans repeat the text; another tool may write the same layout differently.
   const auto agree = [&](const Holdings* a, const Holdings* b) {
     return plan_.strict ? a->layout() == b->layout() : SameMeaning(*a, *b);
   };

@@ -1,4 +1,4 @@
-// One plan: every claim of it against what follows from its layouts.
+// Judges one plan: compares every claim of it with what follows from its layouts.
 #ifndef RESHARD_CHECK_JUDGE_H_
 #define RESHARD_CHECK_JUDGE_H_
 
@@ -17,8 +17,8 @@
 
 namespace reshard::check {
 
-// State: the claims, the layouts they are about, and what was derived of each step. Invariant: a step's facts are there
-// when it could be derived, and only then do its figures and the totals count.
+// State: the claims, the layouts they are about, and what was derived for each step. Invariant: a step has facts if it
+// could be derived, and only then do its figures and the totals count.
 class PlanJudge {
  public:
   PlanJudge(plan_text::PlanText plan, std::vector<Finding> findings);

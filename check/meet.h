@@ -45,16 +45,16 @@ class Meet {
 
 // The intervals in ascending order, each element once.
 std::vector<Interval> Distinct(std::vector<Interval> intervals);
-// Elements of an interval that lie in these, which are ascending and disjoint.
+// Elements of an interval that lie in those of `by`, which are ascending and disjoint.
 int64_t Covered(const Interval& interval, const std::vector<Interval>& by);
 
-// Elements that the box of position q of `to` has and that of position p of `from` has not, each once, whatever the
-// number of its slots; p < 0: there is no such box.
+// Elements that the box of position q of `to` has and that of position p of `from` does not have, each counted once,
+// however many slots it has; p < 0: there is no such box.
 int64_t DistinctLack(const Holdings& from, int64_t p, const Holdings& to, int64_t q,
                      const std::vector<Contents>& contents);
 
 // Two layouts of one shape, all dimensions. `contributions`: the last dimension, that of the partial values, takes
-// part; it can only where both sides have the same.
+// part, which requires that both sides have the same.
 class Meeting {
  public:
   Meeting(const Holdings& from, const Holdings& to, const std::vector<Contents>& contents, bool contributions);

@@ -13,7 +13,7 @@ namespace {
 
 // More findings about pieces than this are not listed.
 constexpr size_t kMostFindings = 10;
-// Pieces in one and the same corner of a shard are compared with each other; more comparisons than this are not made.
+// Pieces in the same corner of a shard are compared with each other, with at most this many comparisons.
 constexpr int64_t kMostComparisons = int64_t{1} << 22;
 
 // Elements of the pieces of one sender and one receiver, and the stretch of both fragments that they lie in.
@@ -21,7 +21,7 @@ struct Message {
   int64_t elements = 0;
   int64_t from_first = 0, from_last = 0;
   int64_t to_first = 0, to_last = 0;
-  // With a slot table, of each piece where it begins, in the receiver's fragment and in the sender's.
+  // With a slot table, where each piece begins in the receiver's fragment and in the sender's.
   std::vector<std::pair<int64_t, int64_t>> begins;
 };
 
@@ -106,7 +106,7 @@ class Judge {
     if (q < 0) return Find(where, absl::StrCat("device ", piece.receiver, " is not in the mesh that receives"));
     if (sender == receiver) return Find(where, "a device's copy to itself is not a piece");
     const bool reduces = Reduces(step_.op);
-    // Boxes of a layout with a slot table overlap, so that who sends a piece does not tell it from others.
+    // Boxes of a layout with a slot table overlap, so the sender does not tell a piece from others.
     const bool slots = step_.judge.meeting().slots();
     Entry entry{number, sender, receiver, {receiver, reduces ? sender : -1, slots ? 0 : from_.Cell(p)}};
     Stretch from, to;
@@ -238,7 +238,7 @@ class Judge {
         rounded[device] += CeilDiv(message.elements, rounds);
         ++parts[device];
       };
-      // A message has the receiver's order.
+      // The pieces of a message come in the receiver's order.
       std::vector<std::pair<int64_t, int64_t>> begins = message.begins;
       std::sort(begins.begin(), begins.end());
       const bool in_order = std::is_sorted(begins.begin(), begins.end(),

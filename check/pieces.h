@@ -21,7 +21,7 @@ struct PieceStep {
   int64_t rounds = 1;
 };
 
-// `pieces`: all of the plan's; `of_step`: the numbers of those of this step. Adds findings; where there are none the
+// `pieces`: all of the plan's; `of_step`: the numbers of those of this step. Adds findings. If there are none, the
 // ranges in `facts` that depend on the holders become exact.
 void JudgePieces(const PieceStep& step, const std::vector<plan_text::PieceText>& pieces,
                  const std::vector<int64_t>& of_step, StepFacts& facts, std::vector<Finding>& findings);

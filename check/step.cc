@@ -64,7 +64,7 @@ bool StepJudge::CheckPartial(StepFacts& facts) {
   return true;
 }
 
-// The groups the step names, or, where it names none, those that its op needs.
+// Finds the groups that the step names, or, where it names none, those that its op needs.
 bool StepJudge::FindGroups(StepFacts& facts) {
   if (crosses_) {
     if (axes_ && !axes_->empty()) facts.illegal.emplace_back("a step between meshes runs over no axes");
@@ -197,7 +197,7 @@ void StepJudge::CountReceived(StepFacts& facts) const {
   }
 }
 
-// In a group where every element has one holder, or where all members contribute.
+// The shares in a group where every element has one holder, or where all members contribute.
 StepJudge::Shares StepJudge::SharesOf(Op op) const {
   Shares out;
   const auto n = static_cast<size_t>(from_.mesh().size());
@@ -285,7 +285,7 @@ void StepJudge::CountShares(const Shares& shares, StepFacts& facts) const {
   facts.group_size = {groups_->size(), groups_->size()};
 }
 
-// With a slot table any holder of an index may send it: the sums alone are known.
+// With a slot table any holder of an index may send it: only the sums are known.
 void StepJudge::CountSlotHolders(StepFacts& facts) const {
   const int64_t senders = from_.mesh().size();
   int64_t most = 0;

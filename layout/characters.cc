@@ -6,7 +6,7 @@
 namespace reshard {
 namespace {
 
-// Of Unicode's categories Cc, Cf, Zl and Zp, and of what else is drawn as nothing.
+// Characters of Unicode's categories Cc, Cf, Zl and Zp, and others that are drawn as nothing.
 struct Span {
   uint32_t first, last;
 };

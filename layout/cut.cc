@@ -10,7 +10,8 @@
 namespace reshard::layout {
 namespace {
 
-// What one row of a dimension holds, as far as its total length goes: how many intervals of each length and parity.
+// What one row of a dimension holds, as far as its total length depends on it: how many intervals of each length and
+// parity.
 struct AlikeIntervals {
   int64_t length;
   bool odd;  // the parity of the interval's number; only kept while a reflected factor is still to come

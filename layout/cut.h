@@ -34,8 +34,8 @@ inline int64_t CoordinateAlong(const Mesh& mesh, int64_t position, const AxisRef
   return static_cast<uint32_t>(position) / (stride * rest) % size;
 }
 
-// The parity of an interval's number after a digit of `parts` cut interval number `odd` and chunk j is taken: the new
-// number is old * parts + j.
+// The parity of an interval's number after a digit of `parts` cuts an interval whose number has parity `odd`, and chunk
+// j is taken: the new number is old * parts + j.
 inline bool OddAfterDigit(bool odd, int64_t parts, int64_t j) { return ((odd && parts % 2 != 0) ? 1 : 0) != j % 2; }
 
 // The factors that decide which device holds what: not those of one part, and no integer digits behind the last axis.

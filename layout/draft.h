@@ -1,5 +1,5 @@
-// A layout as some text says it, every item with its column, so that a rule of the algebra that turns out to be broken
-// points at the item that breaks it.
+// A layout as some text says it, every item with its column, so that the error for a broken rule of the algebra points
+// at the item that breaks it.
 #ifndef RESHARD_LAYOUT_DRAFT_H_
 #define RESHARD_LAYOUT_DRAFT_H_
 
@@ -42,7 +42,7 @@ struct LayoutDraft {
   absl::StatusOr<Layout> Build(const Scanner& in, const Mesh& mesh);
 };
 
-// The whole axis of this name, which stands at `column`; an unknown one is refused with the names that there are.
+// The whole axis of this name, which is at `column`; the error for an unknown name lists the axes of the mesh.
 absl::StatusOr<AxisRef> FindAxis(const Scanner& in, size_t column, std::string_view name, const Mesh& mesh);
 // Reads `:(pre)size` if it is there and narrows the axis to that part. True when it was there.
 absl::StatusOr<bool> ReadPart(Scanner& in, AxisRef* axis);

@@ -51,7 +51,7 @@ class RowMatch {
   std::vector<int64_t> a_in_b_;
 };
 
-// Whether a device is found at once whose fragments differ; most pairs that differ do so nearly everywhere.
+// Whether a device whose fragments differ is found at once; most pairs that differ do so nearly everywhere.
 bool DifferAtAGlance(const Layout& a, const Layout& b) {
   if (a.MaxLocalElements() != b.MaxLocalElements()) return true;
   // A position whose coordinates are neither all first nor all last: these lie at the ends of most layouts.
@@ -61,7 +61,7 @@ bool DifferAtAGlance(const Layout& a, const Layout& b) {
   bool differ = false;
   for (int d = 0; d < a.rank(); ++d) {
     const std::vector<Interval> held = a.Intervals(p, d);
-    if (held.empty()) return false;  // fragments without elements are equal, whatever they lack them for
+    if (held.empty()) return false;  // fragments without elements are equal, whatever the reason
     differ = differ || held != b.Intervals(*q, d);
   }
   return differ;

@@ -17,8 +17,8 @@ class FactorList {
  public:
   explicit FactorList(const Mesh& mesh) : mesh_(mesh) {}
 
-  // The next dimension, faster than those before it, cut by these; `tail` is the product of the sizes behind it. False
-  // where no factors of the flattened dimension say the same.
+  // Adds the next dimension, faster than those before it, cut by these; `tail` is the product of the sizes behind it.
+  // False where no factors of the flattened dimension say the same.
   bool AddDim(int64_t size, const std::vector<const Factor*>& factors, int64_t tail) {
     int64_t length = size;  // of each interval
     int64_t blocks = 1;
@@ -120,7 +120,7 @@ class FactorList {
 
 int NumDims(const DimLayout& dim) { return static_cast<int>(SizesOf(dim).size()); }
 
-// Said by factors alone, if it can be.
+// The same dimension said by factors alone, if it can be.
 DimLayout Simplified(DimLayout dim, const Mesh& mesh) {
   if (dim.flattened.empty()) return dim;
   const bool inside = std::any_of(dim.flattened.begin(), dim.flattened.end(),
@@ -151,7 +151,7 @@ std::optional<DimLayout> WithSlots(const DimLayout& common) {
   return out;
 }
 
-// The layout over dimensions of which each is so many of the tensor's.
+// The layout over dimensions each of which stands for this many (`groups`) of the tensor's.
 absl::StatusOr<Layout> Over(const Layout& layout, const std::vector<int>& groups) {
   std::vector<DimLayout> out;
   size_t next = 0;

@@ -14,7 +14,7 @@
 
 namespace reshard::layout {
 
-// The sizes of the tensor's dimensions that a dimension of a layout is: one, or those that are flattened into it.
+// The sizes of the tensor's dimensions that a dimension of a layout stands for: one, or those flattened into it.
 std::vector<int64_t> SizesOf(const DimLayout& dim);
 
 // What a device holds of dimensions that are flattened, row-major: (2 of 0-3) x (1-2 of 0-7) are the runs 17-18 of 32.
@@ -50,9 +50,9 @@ DimLayout Whole(const DimLayout& dim);
 std::optional<std::vector<Factor>> FactorsOf(const DimLayout& dim, const Mesh& mesh);
 
 // Both layouts over the dimensions that they have in common: what one of them flattens is flattened in the other, too,
-// and what factors alone can say they say. [<tp>512, 128, 4] and [<dp>(512, 128), 4] become [<tp>(512, 128), 4] and
-// itself. Post-conditions: every device holds the same elements at the same local positions as before; dims() have
-// equal sizes. Layouts that flatten nothing, or are of different shapes, stay as they are.
+// and factors alone say what they can. [<tp>512, 128, 4] and [<dp>(512, 128), 4] become [<tp>(512, 128), 4] and itself.
+// Post-conditions: every device holds the same elements at the same local positions as before; dims() have equal sizes.
+// Layouts that flatten nothing, or are of different shapes, stay as they are.
 // InvalidArgument where the rules do not let it be flattened: a slot table, too many intervals.
 absl::StatusOr<std::pair<Layout, Layout>> OverCommonDims(const Layout& a, const Layout& b);
 

@@ -174,7 +174,7 @@ class LayoutReader {
     } while (in_.Take(','));
     RETURN_IF_ERROR(in_.Expect(']'));
     if (!in_.Take('*')) return absl::OkStatus();
-    // In units of so many elements.
+    // In units of this many elements.
     const size_t column = in_.column();
     ASSIGN_OR_RETURN(const int64_t unit, in_.Int("the elements of a unit"));
     for (int64_t& size : factor->sizes) {
@@ -185,7 +185,7 @@ class LayoutReader {
     return absl::OkStatus();
   }
 
-  // {5,6|0-3||7}: what fills the slots of each coordinate, a range with both its ends.
+  // {5,6|0-3||7}: what fills the slots of each coordinate; a range includes both its ends.
   absl::Status ReadSlots(Factor* factor) {
     factor->kind = Factor::Kind::kSlots;
     RETURN_IF_ERROR(in_.Expect('{'));
@@ -268,7 +268,7 @@ class LayoutReader {
     }
   }
 
-  // The dimensions with what the tensor has for each; those of which nothing is left are gone.
+  // Gives the dimensions what the tensor has for each, and drops those of which nothing is left.
   absl::Status Fit(std::vector<WrittenDim>& dims, size_t rest, size_t& next) const {
     std::vector<WrittenDim> fitted;
     fitted.reserve(dims.size() + rest);

@@ -21,7 +21,7 @@ bool IsName(std::string_view text);
 // (reshard/layout/characters.h).
 std::string Printable(std::string_view text);
 
-// The payload of a status that refuses such a name.
+// The payload of a status that refuses an unknown axis.
 inline constexpr absl::string_view kUnknownAxis = "reshard/unknown-axis";
 
 // "X, Y", for messages about unknown axes; "no axes" when there are none. Shortened.

@@ -30,7 +30,7 @@ std::string Text(const Mesh& mesh, const AxisRef& ref) { return Printable(ToStri
 int64_t FirstMissing(std::vector<Interval> runs, int64_t size) {
   constexpr int64_t kDirect = 16;  // indices per run up to which the runs of each index are counted
   if (size <= kDirect * (static_cast<int64_t>(runs.size()) + 1)) {
-    std::vector<int64_t> change(static_cast<size_t>(size) + 1, 0);  // of how many hold an index, from one to the next
+    std::vector<int64_t> change(static_cast<size_t>(size) + 1, 0);  // in the number of runs, from index to index
     for (const Interval& run : runs) {
       ++change[run.begin];
       --change[run.end];

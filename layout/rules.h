@@ -40,7 +40,7 @@ class LayoutRules {
   Broken UseAxis(const AxisRef& ref, bool must_be_whole);
   Broken CheckSlots(const Factor& factor);
 
-  // What the dimensions so far are that are flattened into one.
+  // The dimensions so far that are flattened into one.
   struct Flattened {
     int64_t size = 1;
     std::optional<int64_t> length = 1;  // of every device's fragment; nothing where they differ
@@ -65,8 +65,8 @@ class LayoutRules {
   bool dim_has_slots_ = false;
   bool dim_cut_ = false;        // an axis cuts it, or a dimension that is flattened into it
   bool is_flattened_ = false;   // others are flattened into it
-  bool uneven_inside_ = false;  // of which devices' fragments differ in length
-  int64_t runs_inside_ = 1;     // of one device's fragment of them, at most
+  bool uneven_inside_ = false;  // devices' fragments of these differ in length
+  int64_t runs_inside_ = 1;     // at most, of one device's fragment of these
   int64_t intervals_ = 1;
   // The common length of all intervals over all devices, or nothing once they differ. Ceil cuts and explicit sizes can
   // never make different lengths equal again (the longest cut evenly would have to be as long as a shorter one).

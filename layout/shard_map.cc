@@ -46,8 +46,8 @@ class CellWalk {
   // True when no integer digit takes part: then rows come in ascending order, one cell each.
   bool one_cell_a_row() const { return one_cell_a_row_; }
 
-  // Calls visit(cell) for every cell; false when there are more than kMaxTotalIntervals. Where that can be they are
-  // counted first, so that nothing is stored in vain.
+  // Calls visit(cell) for every cell; false when there are more than kMaxTotalIntervals. Where there may be more, they
+  // are counted first, so that nothing is stored in vain.
   template <typename Visit>
   bool Run(int64_t size, const Visit& visit) {
     if (size == 0) return true;

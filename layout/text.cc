@@ -85,7 +85,7 @@ absl::StatusOr<Mesh> ParseMesh(std::string_view text) {
     RETURN_IF_ERROR(in.Expect('}'));
   }
 
-  // What only the whole mesh can break is shown at its beginning.
+  // Errors of the mesh as a whole are shown at its beginning.
   const auto located = [&](absl::StatusOr<Mesh> mesh, size_t column) -> absl::StatusOr<Mesh> {
     if (mesh.ok()) return mesh;
     return in.Error(column, std::string_view(mesh.status().message().data(), mesh.status().message().size()));

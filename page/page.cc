@@ -32,7 +32,7 @@ std::string Document(std::string_view title, std::string_view data) {
       absl::StrAppend(&scripts, View(asset.text), "\n");
     }
   }
-  // In one pass: what is put in is not searched.
+  // In one pass, so that inserted text is not searched.
   return absl::StrReplaceAll(View(html), {{"@TITLE@", MarkupText(title)},
                                           {"@STYLE@", std::string(css)},
                                           {"@DATA@", ScriptText(data)},

@@ -8,7 +8,7 @@
 
 namespace reshard::page {
 
-// What a document stays below, in bytes, when what is shown can be shown in less detail.
+// The size, in bytes, that a document stays below if its content can be shown in less detail.
 inline constexpr size_t kMostBytes = 1'000'000;
 
 // The document titled `title` about `data`, the text of a JSON object whose "kind" says which page it is ("plan",

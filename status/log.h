@@ -1,6 +1,6 @@
 // What the library does, one line per event on stderr, for a job that is slow or hangs: RESHARD_LOG=info says which
 // plans are chosen, where ranks meet and which rank a rank waits for; RESHARD_LOG=debug also every operation between
-// processes, but for those over NCCL. Off, it costs one comparison.
+// processes, except those over NCCL. Off, it costs one comparison.
 #ifndef RESHARD_STATUS_LOG_H_
 #define RESHARD_STATUS_LOG_H_
 
@@ -24,7 +24,7 @@ inline constexpr double kLoggedWaitSeconds = 5;
 
 }  // namespace reshard::status
 
-// Logs the concatenation of the arguments, which are evaluated only where the level is on.
+// Logs the concatenation of the arguments, which are evaluated only if the level is on.
 #define RESHARD_LOG(level, ...)                                                              \
   do {                                                                                       \
     if (::reshard::status::Logs(::reshard::status::LogLevel::level)) {                       \

@@ -30,7 +30,7 @@ class ABSL_LOCKABLE Mutex {
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }
-  // One that the caller has locked.
+  // Takes over a mutex that the caller has locked.
   MutexLock(Mutex& mutex, std::adopt_lock_t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) : mutex_(mutex) {}
   ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
   MutexLock(const MutexLock&) = delete;
@@ -40,8 +40,8 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mutex_;
 };
 
-// Wakes the threads that wait until something under a mutex is as they want it. `holds()` is called with the mutex
-// held; a lambda that reads what it guards says ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_).
+// Wakes the threads that wait for a condition on what a mutex guards. `holds()` is called with the mutex held; a lambda
+// that reads what it guards must be annotated with ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_).
 class Changes {
  public:
   void Announce() { changed_.notify_all(); }
@@ -52,7 +52,7 @@ class Changes {
     while (!changed_.wait_for(lock.lock, std::chrono::hours(1), holds)) {
     }
   }
-  // Returns after `longest` also where it does not hold.
+  // Returns after `longest` even if it does not hold.
   template <typename Rep, typename Period, typename Condition>
   void WaitFor(Mutex& mutex, std::chrono::duration<Rep, Period> longest, const Condition& holds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {

@@ -11,7 +11,8 @@
 
 namespace reshard::status {
 
-// What f() returns: a Status or a StatusOr. ResourceExhausted when memory ran out, Internal for any other exception.
+// Returns what f() returns: a Status or a StatusOr. ResourceExhausted when memory ran out, Internal for any other
+// exception.
 template <typename F>
 auto NoThrow(absl::string_view doing, F&& f) -> decltype(f()) {
   try {

@@ -16,9 +16,9 @@
 
 namespace reshard::status {
 
-// Calls task(i, thread) for i in 0..count, each once, on at most `threads` threads, the caller's among them, smallest
-// first. After an error no further task is begun. The error of the smallest i that had one; an exception in a task is
-// what NoThrow makes of it.
+// Calls task(i, thread) once for each i in [0, count), smallest first, on at most `threads` threads, including the
+// caller's. After an error no further task is begun. Returns the error of the smallest i that had one; NoThrow turns an
+// exception in a task into an error.
 template <typename Task>
 absl::Status ShareTasks(absl::string_view doing, int64_t count, int64_t threads, const Task& task) {
   std::atomic<int64_t> next{0};
@@ -45,7 +45,7 @@ absl::Status ShareTasks(absl::string_view doing, int64_t count, int64_t threads,
   try {
     for (int t = 1; t < used; ++t) helpers.emplace_back(serve, t);
   } catch (const std::exception&) {
-    // Fewer threads do as well.
+    // Fewer threads will do.
   }
   serve(0);
   for (std::thread& helper : helpers) helper.join();

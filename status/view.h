@@ -1,4 +1,4 @@
-// Debian's Abseil has a string_view of its own, which its functions take and std::string_view does not become.
+// Debian's Abseil has its own string_view, which its functions take and which std::string_view does not convert to.
 #ifndef RESHARD_STATUS_VIEW_H_
 #define RESHARD_STATUS_VIEW_H_
 

@@ -1,4 +1,4 @@
-"""Docstrings for mkdocstrings, as they are meant: as plain text, with examples that are set in. Markdown would take the
+"""Docstrings for mkdocstrings, as they are meant: plain text, with indented examples. Markdown would take the
 `<X>` of a layout for an HTML element, and `P*d ... P*l` for emphasis."""
 import ast
 import re
@@ -15,7 +15,7 @@ class PlainText(griffe.Extension):
 
 
 def as_markdown(docstring):
-    """Blocks that are set in, after an empty line, become blocks of code; all other text has no markup but `code`."""
+    """Indented blocks after an empty line become code blocks; all other text has no markup but `code`."""
     out = []
     for block in re.split(r"\n{2,}", docstring):
         if block.startswith("    "):
@@ -38,7 +38,7 @@ def is_python(text):
 
 
 def entry(text):
-    """One of Args or Raises. Where several names have one description, each gets it."""
+    """One entry of Args or Raises. If several names share a description, each gets it."""
     names, said = re.match(r"((?:\*{0,2}[\w.]+(?:, )?)+: )?(.*)", text, flags=re.S).groups()
     if names is None:
         return "    " + escaped(text)

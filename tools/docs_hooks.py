@@ -19,7 +19,7 @@ LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def page_of(path):
-    """The page of the site that a file or folder of the repository is, or None. Paths are relative to the root, without a `/` at the end."""
+    """The page of the site for a file or folder of the repository, or None. Paths are relative to the root, without a `/` at the end."""
     if path.startswith("docs/"):
         return path[len("docs/") :] if os.path.isfile(os.path.join(ROOT, path)) else None
     if path in PROJECT:
@@ -43,7 +43,7 @@ def read(path):
 
 
 def example(folder):
-    """The page of an example: what its README.md says, and the files it speaks of."""
+    """The page of an example: its README.md, and the files beside it."""
     text = read(f"{folder}/README.md")
     for name in sorted(os.listdir(os.path.join(ROOT, folder))):
         language = LANGUAGES.get(os.path.splitext(name)[1])
@@ -77,7 +77,7 @@ def link(match, page, source_url):
     if there:
         return f"[{text}]({os.path.relpath(there, os.path.dirname(page) or '.')}{anchor})"
     if not os.path.exists(os.path.join(ROOT, path)):
-        return match.group(0)  # which mkdocs calls a broken link
+        return match.group(0)  # mkdocs reports a broken link
     if source_url:
         return f"[{text}]({source_url.rstrip('/')}/{path})"
     return f"`{path}`" if path.endswith(text.strip("`")) else f"{text} (`{path}`)"

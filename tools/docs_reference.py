@@ -1,7 +1,7 @@
-"""The pages of the reference, which tools/docs_hooks.py adds to the site: what they say stands in the sources.
+"""The pages of the reference, which tools/docs_hooks.py adds to the site: their text comes from the sources.
 
 Python: a page per module with public names, which `python/reshard/__init__.py` lists; mkdocstrings fills it from the
-docstrings, without importing anything. C++: a page per header in `include/reshard/`, made here of the header's own
+docstrings, without importing anything. C++: a page per header in `include/reshard/`, made here from the header's own
 comments. Links in docs/ to one of these sources lead to its page.
 """
 import ast
@@ -55,7 +55,7 @@ def add_to(nav):
 
 
 def modules():
-    """The modules with public names, by the pages that are about them."""
+    """The modules with public names, by their pages."""
     out = {}
     for name in assigned(PACKAGE + "__init__.py", "_MODULES"):
         alone = f"{PACKAGE}{name}.py"
@@ -114,7 +114,7 @@ def python_page(path):
             others = assigned(PACKAGE + "__init__.py", "_DEPRECATED")
             shown["members"] = [name for name in others if f"def {name}(" in read(file)]
         elif isinstance(node, ast.ClassDef):
-            # Only of what users make themselves is it shown how.
+            # Constructors are shown only for classes that users construct themselves.
             made = next((part for part in node.body if getattr(part, "name", None) == "__init__"), None)
             said = (ast.get_docstring(node) or "") + (ast.get_docstring(made) or "" if made else "")
             shown["merge_init_into_class"] = "Args:" in said
@@ -142,7 +142,7 @@ def headers():
     return sorted(os.path.relpath(path, ROOT) for path in files if path.endswith(".h"))
 
 
-# Google's style, which clang-format keeps, is what these rely on: a label is set in by one more than its class.
+# These rely on Google's style, which clang-format enforces: a label is indented by one more than its class.
 PRIVATE = re.compile(r"^( *) private:\n.*?(?=^\1 (?:public|protected):|^\1\};)", flags=re.S | re.M)
 FUNCTION = r"^(\s*\S.*?\)(?: (?:const|noexcept|override))*)(?: : .*?)? \{"
 SHORT_BODY = re.compile(FUNCTION + r".*\}( *//.*)?$")
@@ -192,7 +192,7 @@ def unclosed(lines):
 
 
 def names_in(group):
-    """What a group declares, by the lines that are not set in."""
+    """The names that a group declares, from the lines that are not indented."""
     names = []
     for line in group.split("\n"):
         line = re.sub(r"\[\[.*?\]\] ?", "", line.split("  //")[0])
@@ -206,7 +206,7 @@ def names_in(group):
 
 
 def prose(comment):
-    """A comment as Markdown: lines that are set in stay as they are, all others are text without markup."""
+    """A comment as Markdown: indented lines stay as they are, all others are text without markup."""
     out, kind = [], ""
     for line in comment.splitlines():
         line = re.sub(r"^// ?", "", line)
@@ -228,7 +228,7 @@ def prose(comment):
 
 
 def escaped(text):
-    """Text of which Markdown takes only what stands between backticks."""
+    """Text in which Markdown interprets only what is between backticks."""
     parts = re.split(r"(`[^`]*`)", text)
     for place in range(0, len(parts), 2):
         parts[place] = re.sub(r"([\\*_\[\]~#])", r"\\\1", parts[place].replace("&", "&amp;").replace("<", "&lt;"))
@@ -236,7 +236,7 @@ def escaped(text):
 
 
 def with_links(page):
-    """docs/cpp.md, whose tables of headers name them by their folder: each with a link to the header."""
+    """docs/cpp.md, with a link for each header that its tables name by folder."""
     out, folder = [], ""
     for line in page.split("\n"):
         folder = next(iter(re.findall(r"^\| `(reshard/\w+/)`", line)), folder)

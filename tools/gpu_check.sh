@@ -60,7 +60,7 @@ if [[ $mode == pack ]]; then
     binaries+=("$folder/lib/libreshard_torch.so")
   fi
   strip --strip-unneeded "${binaries[@]}"
-  # The libraries of the distribution that another one may not have.
+  # The libraries of this distribution that another one may not have.
   ldd "${binaries[@]}" | awk '/(absl|xxhash|deflate)/ && $3 ~ /^\// {print $3}' | sort -u | xargs -r cp -L -t "$folder/lib"
   cp tests/golden/cases.json "$folder/tests/golden/"
   du -sh "$folder" | sed 's/^/packed: /'
@@ -85,7 +85,7 @@ if ! has_gpu; then
   fi
   echo "gpu_check: there is no GPU here. The same suite over the fake NCCL:"
   build test_nccl test_cuda gpu_ranks gpu_kernels || exit 1
-  # 77: they say that there is none.
+  # 77: they report that there is no GPU.
   for program in "$bin/gpu_kernels" "$bin/gpu_ranks $golden 2"; do
     $program || (($? == 77)) || exit 1
   done
@@ -113,7 +113,7 @@ check() {
       rows+=("| $name | **not run** | the $within s were over | 0 |")
       return
     fi
-    # Ten more pass until what does not end is killed.
+    # A command that does not end is killed ten seconds later.
     if ((limit > left - 12)); then limit=$((left - 12)); fi
   fi
   log=$logs/${name//[^A-Za-z0-9]/_}.log
@@ -135,7 +135,7 @@ for ranks in 1 2 4 8; do
   # A few milliseconds per operation and rank: see docs/gpu.md.
   check "plans over NCCL, $ranks processes" 400 "$bin/gpu_ranks" "$golden" "$ranks" $((600 / ranks / ranks + 40))
 done
-# What programs seldom set: where this row is good and the one above is not, kernels waited for each other.
+# Programs seldom set these: if this row passes and the one above does not, kernels waited for each other.
 check "plans over NCCL, 4 processes, in launch order, kernels loaded at once" 400 \
   env NCCL_LAUNCH_ORDER_IMPLICIT=1 CUDA_MODULE_LOADING=EAGER "$bin/gpu_ranks" "$golden" 4 40
 if $torch; then

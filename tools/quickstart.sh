@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to the main jobs: sets up, builds the command, makes a Hugging Face model of a training checkpoint, plans
-# a model of 70B on four nodes, and moves real data. A few minutes the first time, nearly all of it compilation.
+# From a fresh clone to the main jobs: sets up, builds the command, makes a Hugging Face model from a training checkpoint,
+# plans a 70B model on four nodes, and moves real data. A few minutes the first time, nearly all of it compilation.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

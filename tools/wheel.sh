@@ -27,7 +27,7 @@ if $with_torch; then
   # They are PyTorch's.
   excluded=(--exclude 'libtorch*' --exclude 'libc10*')
 fi
-# As the presets call it, so that what they compiled is found.
+# The name that the presets use, so that what they compiled is found.
 export CXX=${CXX:-c++}
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 rm -rf build/wheel-raw

@@ -1,4 +1,4 @@
-// What a plan says of itself: its JSON as plain values, with findings where the JSON is not as it should be.
+// What a plan says about itself: its JSON as plain values, with findings where the JSON is not as it should be.
 #ifndef RESHARD_CHECK_PLAN_TEXT_PLAN_TEXT_H_
 #define RESHARD_CHECK_PLAN_TEXT_PLAN_TEXT_H_
 
@@ -78,7 +78,7 @@ struct ReadPlan {
 
 ReadPlan ReadOne(json::Value json);
 
-// All plans of a text; see CheckPlans for what may stand there. `batch`: there may be several.
+// All plans of a text; see CheckPlans for what it may contain. `batch`: there may be several.
 struct ReadPlans {
   bool batch = false;
   std::vector<ReadPlan> plans;

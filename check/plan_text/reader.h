@@ -1,4 +1,4 @@
-// Reads the members of a JSON object one by one and writes down what is not as it should be.
+// Reads the members of a JSON object one by one and records what is not as it should be.
 #ifndef RESHARD_CHECK_PLAN_TEXT_READER_H_
 #define RESHARD_CHECK_PLAN_TEXT_READER_H_
 
@@ -15,14 +15,14 @@
 
 namespace reshard::plan_text {
 
-// What is required and absent, ill-typed or unknown is a finding; what a plan may leave out comes back empty. Where the
-// plan is another tool's (not `strict`) nothing is required and unknown keys are its own business.
+// A required member that is absent, an ill-typed one and an unknown one are findings; members that a plan may leave out
+// come back empty. If another tool wrote the plan (not `strict`), nothing is required and unknown keys are ignored.
 class Reader {
  public:
   Reader(json::Value object, std::string where, bool strict, std::vector<Finding>& findings)
       : object_(object), where_(std::move(where)), strict_(strict), findings_(findings) {}
 
-  // A member, whatever it is. Members that were asked for are known.
+  // A member of any type. Asking for a member makes it known.
   std::optional<json::Value> Get(const char* key, bool required = false);
   std::optional<int64_t> Count(const char* key, bool required = true, int64_t least = 0);
   std::optional<std::string> Text(const char* key, bool required);

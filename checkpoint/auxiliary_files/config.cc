@@ -33,7 +33,7 @@ bool IsNarrowFloat(DType dtype) {
          dtype == DType::kF8E5M2FNUZ || dtype == DType::kF4E2M1x2;
 }
 
-// The member of the configuration, or of that of the text part of one for several kinds of input.
+// The member of the configuration, or of its text part if it is for several kinds of input.
 std::optional<json::Value> Member(const json::Value& config, std::string_view name) {
   if (std::optional<json::Value> own = config.Find(name)) return own;
   const std::optional<json::Value> text = config.Find("text_config");

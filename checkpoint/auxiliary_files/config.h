@@ -1,4 +1,4 @@
-// What a model's configuration says of its tensors, held against what they are.
+// Compares what a model's configuration says of its tensors with what they are.
 #ifndef RESHARD_CHECKPOINT_AUXILIARY_FILES_CONFIG_H_
 #define RESHARD_CHECKPOINT_AUXILIARY_FILES_CONFIG_H_
 
@@ -13,11 +13,10 @@
 
 namespace reshard::auxiliary_files {
 
-// A Hugging Face `config.json` as text, which is copied as it is: the dtype that it names and most floats do not have,
+// What the text of a Hugging Face `config.json`, which is copied as it is, says wrongly: a dtype that most floats lack,
 // unless they are narrow ones and it has a `quantization_config`; a quantization to FP8 without tensors of such
-// elements; a size of the vocabulary that the embedding does not have; an output layer that it says is tied and that is
-// there all the same, or that is not tied and not there. One sentence each. Nothing where the text is not such a
-// configuration.
+// elements; a size of the vocabulary that the embedding does not have; an output layer that is tied and there all the
+// same, or not tied and not there. One sentence each. Nothing if the text is not such a configuration.
 std::vector<std::string> Contradictions(std::string_view config, const Catalog& result);
 
 // The `config.json` among the files beside a checkpoint in `directory`, if there is one of at most 16 MiB; otherwise an

@@ -11,8 +11,8 @@
 
 namespace reshard::auxiliary_files {
 
-// Copies each from the directory `from` to the directory `to`, durably but for the names of directories; what is there
-// under its name is replaced. FailedPrecondition: a file is not what it was when it was found. Errors of the system.
+// Copies each from the directory `from` to the directory `to`, durably except for the names of directories; replaces
+// what is there under its name. FailedPrecondition: a file is not what it was when it was found. Errors of the system.
 absl::Status Copy(const std::string& from, absl::Span<const AuxiliaryFile> files, const std::string& to);
 
 // The index of the first that is not in the directory `to` with the same bytes; files.size() where there is none.

@@ -38,7 +38,7 @@ class Walk {
     entries_ += names.size();
     std::vector<std::string> others;
     for (const std::string& name : names) {
-      // What says what is where was read: it is a file, and there is no need to ask.
+      // A file that says what is where was read: there is no need to ask what it is.
       const bool was_read = within.empty() && catalog_.traits().is_header(name);
       if (!was_read && !own_.contains(within + name)) others.push_back(name);
     }

@@ -6,8 +6,8 @@
 
 namespace reshard::auxiliary_files {
 
-// Whether a framework looks for it beside a checkpoint. Where that has no distributed checkpoint, only what is looked
-// for beside every checkpoint.
+// Whether a framework looks for it beside a checkpoint: beside every checkpoint or, if `beside_dcp`, beside distributed
+// checkpoints.
 bool IsLookedFor(std::string_view path, bool beside_dcp);
 
 // Whether a framework looks for files below that directory, which ends with '/'.
@@ -16,7 +16,7 @@ bool IsLookedInto(std::string_view directory);
 // Whether it has tensors, or says where tensors are, in any format; or is written by this library.
 bool HasTensors(std::string_view path);
 
-// Whether whoever loads it runs what is in it: pickles, Python source.
+// Whether loading it may run what is in it: pickles, Python source.
 bool MayRun(std::string_view path);
 
 }  // namespace reshard::auxiliary_files

@@ -1,4 +1,4 @@
-// What the program that loads a result next looks for.
+// What the program that will load a result looks for.
 #ifndef RESHARD_CHECKPOINT_AUXILIARY_FILES_LOADER_H_
 #define RESHARD_CHECKPOINT_AUXILIARY_FILES_LOADER_H_
 
@@ -28,7 +28,7 @@ absl::StatusOr<Loader> LoaderOf(const Catalog& source, absl::Span<const Auxiliar
 // Whether a configuration that says what the names should be is among the files.
 bool HasConfig(absl::Span<const AuxiliaryFile> files);
 
-// Where names are those of Megatron, which no loader of Hugging Face knows: a sentence with one of them and the recipe
+// If names are those of Megatron, which no loader of Hugging Face knows: a sentence with one of them and the recipe
 // that changes it.
 std::optional<std::string> NamesOfMegatron(const Catalog& result);
 

@@ -15,7 +15,7 @@ namespace reshard::catalog {
 namespace {
 
 constexpr int64_t kMostBoxes = int64_t{1} << 24;
-// Of so many replicas the least loaded is chosen; of more, of as many that are spread over all.
+// The least loaded of up to this many replicas is chosen; of more, the least loaded of this many spread over all.
 constexpr int64_t kMostCandidates = 64;
 
 // One interval of a dimension, and the shard that has it.
@@ -24,7 +24,7 @@ struct Cut {
   int64_t row = 0;
 };
 
-// Of intervals that overlap, ascending by row, every index once: in the first of them that has it.
+// From intervals that overlap, ascending by row: every index once, in the first of them that has it.
 std::vector<Cut> FirstHolders(const std::vector<Cut>& slots) {
   std::vector<int64_t> borders;
   for (const Cut& cut : slots) {
@@ -85,7 +85,7 @@ int64_t PositionOf(int64_t number, const std::vector<Digit>& digits) {
   return position;
 }
 
-// Each of the boxes goes on with an interval of one more dimension, or with the boxes that it is where dimensions are
+// Extends each box by an interval of one more dimension, or by the boxes that the interval is where dimensions are
 // flattened.
 void AddDim(const DimLayout& dim, const Interval& interval, std::vector<StoredBox>& boxes) {
   const std::vector<int64_t> sizes = layout::SizesOf(dim);

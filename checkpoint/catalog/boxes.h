@@ -25,7 +25,7 @@ struct StoredBox {
   int64_t device = 0;  // id of the device that stores it: one of those that hold it
 };
 
-// Chooses devices so that all store about the same number of bytes, over all tensors that it is asked for.
+// Chooses devices so that all store about the same number of bytes, over all tensors that are added.
 class BoxMaker {
  public:
   // The distinct boxes that the layout's devices hold, in ascending order of their offsets; boxes without elements are
@@ -45,7 +45,7 @@ class BoxMaker {
 
 // The boxes of at most `most` bytes that a box is cut into, in ascending order; itself when it is not larger. Cuts fall
 // between indices of the slowest dimensions.
-// A box is whatever has an offset and a size, one number per dimension; all else in it the parts have, too.
+// A box is whatever has an offset and a size, one number per dimension; the parts have all else that it has, too.
 template <typename Box>
 std::vector<Box> CutBox(const Box& box, int64_t element_bytes, int64_t most) {
   int64_t row = element_bytes;

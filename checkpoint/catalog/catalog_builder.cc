@@ -84,7 +84,7 @@ struct CatalogBuilder::State {
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::vector<Catalog::File> files;
   absl::flat_hash_map<std::string, int32_t> file_index;
-  absl::flat_hash_set<int32_t> opened;  // files of which nothing is to be asked
+  absl::flat_hash_set<int32_t> opened;  // files that need not be looked at
   std::vector<Catalog::Tensor> tensors;
   std::vector<Catalog::ByteItem> byte_items;
   std::vector<Catalog::FileRange> places;

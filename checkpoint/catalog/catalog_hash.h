@@ -7,7 +7,7 @@
 
 namespace reshard::catalog {
 
-// Of everything that the catalog says but for where it lies: names, dtypes, shapes, chunks, byte items, and the names
+// Of everything that the catalog says, except where it lies: names, dtypes, shapes, chunks, byte items, and the names
 // and sizes of files.
 hash::ContentHash HashOfCatalog(const Catalog& catalog);
 

@@ -20,8 +20,8 @@ struct CoverFault {
 //
 // Boxes cover a region exactly once if and only if their volumes add up to its volume and the same holds in each part
 // that the region is cut into. Regions are cut where no box is cut in two, into as many parts as that gives; where
-// there is no such place or it gives little, at the median of the cuts. So each box of a grid is looked at once a
-// dimension.
+// there is no such place or it gives little, at the median of the cuts. So each box of a grid is looked at once
+// per dimension.
 std::optional<CoverFault> FindCoverFault(absl::Span<const int64_t> shape, absl::Span<const int64_t> boxes,
                                          int64_t count);
 

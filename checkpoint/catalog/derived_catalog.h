@@ -31,8 +31,9 @@ class DerivedCatalog {
  public:
   explicit DerivedCatalog(Catalog before) : before_(std::move(before)) {}
 
-  // Called once. No name appears twice. Paths in nested containers stay with names that stay; others are a path of one
-  // step where the name before had one. The bytes of what is made fit 64 bits. The attributes are these.
+  // Called once. Requires that no name appears twice, and that the bytes of what is made fit 64 bits. Paths in nested
+  // containers stay with names that stay; a new name has a path of one step if the old one had a path. The result has
+  // these attributes.
   Catalog Make(std::vector<Kept> tensors, std::vector<Kept> byte_items, std::vector<Catalog::Attribute> attributes) &&;
 
  private:

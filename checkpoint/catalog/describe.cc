@@ -45,7 +45,7 @@ std::string DescribeChunks(const Catalog& catalog, const Catalog::Tensor& tensor
     std::sort(cuts[d].begin(), cuts[d].end());
     cuts[d].erase(std::unique(cuts[d].begin(), cuts[d].end()), cuts[d].end());
     grid[d] = cuts[d].size();
-    // A grid has as many cells as chunks, so the product cannot grow far beyond before it is known to be none.
+    // A grid has as many cells as chunks: once the product exceeds that, this is not a grid.
     if (!Tiles(cuts[d], tensor.shape[d]) || grid[d] > chunks.size() / cells) return other;
     cells *= grid[d];
     if (grid[d] > 1) {
@@ -54,7 +54,7 @@ std::string DescribeChunks(const Catalog& catalog, const Catalog::Tensor& tensor
     }
   }
   if (cells != chunks.size()) return other;
-  // Each box is a cell of the grid; as many as cells and no two the same, they are all of them.
+  // Each box is a cell of the grid. If no two are the same, they are all of the cells, as there are as many.
   std::vector<absl::Span<const int64_t>> offsets;
   for (const Catalog::Chunk& chunk : chunks) offsets.push_back(chunk.offset);
   std::sort(offsets.begin(), offsets.end());

@@ -1,5 +1,5 @@
-// What readers of a catalog must know of its format beside where everything is. A format's room has the one it fills a
-// CatalogBuilder with.
+// What readers of a catalog must know of its format, besides where everything is. Each format's module defines its own,
+// which it passes to CatalogBuilder.
 #ifndef RESHARD_CHECKPOINT_CATALOG_FORMAT_TRAITS_H_
 #define RESHARD_CHECKPOINT_CATALOG_FORMAT_TRAITS_H_
 

@@ -15,7 +15,7 @@ constexpr size_t kLongest = 256;
 constexpr size_t kMostNames = 50'000;
 
 // The least number of characters to change, add or take away until the pattern matches. In a pattern `*` and `?` are
-// what they are there; otherwise they stand for themselves.
+// wildcards; otherwise they stand for themselves.
 size_t CharactersBetween(std::string_view pattern, std::string_view name, bool is_pattern) {
   std::vector<size_t> row(name.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

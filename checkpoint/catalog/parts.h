@@ -13,7 +13,7 @@ namespace reshard::catalog {
 
 // "model-00002-of-00009.safetensors" is part 2 of 9 of the series "model-?-of-00009.safetensors"; of
 // "shard-00003-model-00002-of-00009.safetensors" the shard is 3. "consolidated.01.pth" and "model.rank_1.pt" are parts
-// of nobody knows how many.
+// of an unknown number.
 struct PartName {
   std::string series;
   int64_t number = 0;

@@ -17,7 +17,7 @@
 namespace reshard {
 namespace {
 
-// What a selection says of one catalog.
+// What a selection takes of one catalog.
 class Chooser {
  public:
   Chooser(const Catalog& catalog, const Selection& selection) : catalog_(catalog), selection_(selection) {
@@ -46,7 +46,7 @@ class Chooser {
   std::optional<catalog::TrainingState> training_;
 };
 
-// What has to be said of a checkpoint before anything is taken of it.
+// Checks the checkpoint as a whole, before anything is taken of it.
 absl::Status CheckWhole(const Catalog& catalog, const Selection& selection, const Chooser& chooser) {
   if (!catalog.incomplete().empty() && !selection.partial) {
     return absl::DataLossError(absl::StrCat(io::Shown(catalog.root()), " is not complete: ", catalog.incomplete(),
@@ -159,7 +159,7 @@ absl::StatusOr<std::string> Renamed(const Selection& selection, std::string_view
   return absl::StrCat(selection.add_prefix, renamed ? *renamed : bare);
 }
 
-// What is said where a selection takes nothing of a checkpoint that has something.
+// The error if a selection takes nothing of a checkpoint that has something.
 absl::Status NothingLeft(const Catalog& catalog, const Selection& selection) {
   const size_t tensors = catalog.tensors().size(), items = catalog.byte_items().size();
   const std::string_view first = tensors > 0 ? catalog.tensors()[0].name : catalog.byte_items()[0].name;

@@ -12,7 +12,7 @@
 namespace reshard::catalog {
 namespace {
 
-// What optimizers keep of a parameter. Their names begin so: exp_avg_sq, ...
+// What optimizers keep of a parameter. Names begin like this: exp_avg_sq, ...
 constexpr std::string_view kMoments[] = {"exp_avg",   "max_exp_avg", "momentum_buffer", "square_avg",
                                          "acc_delta", "exp_inf",     "fp32_param",      "master_param"};
 // Containers that frameworks keep beside weights.

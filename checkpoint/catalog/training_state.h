@@ -1,5 +1,5 @@
-// Which tensors and values of a checkpoint are the state of training rather than weights. That is told by what they are
-// made of, and not by what they are called: a model may have a part called `optimizer`.
+// Which tensors and values of a checkpoint are the state of training rather than weights. What they are made of
+// decides, not what they are called: a model may have a part called `optimizer`.
 #ifndef RESHARD_CHECKPOINT_CATALOG_TRAINING_STATE_H_
 #define RESHARD_CHECKPOINT_CATALOG_TRAINING_STATE_H_
 
@@ -28,7 +28,7 @@ class TrainingState {
  public:
   explicit TrainingState(const Catalog& catalog);
 
-  // Of a tensor or byte item of the catalog.
+  // Whether this tensor or byte item of the catalog is state of training.
   bool Has(std::string_view name) const;
 
  private:

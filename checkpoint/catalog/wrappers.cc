@@ -69,7 +69,7 @@ std::optional<std::string> ContainerOf(absl::Span<const Named> all) {
   return prefix;
 }
 
-// What stands in front of all of them and is of a wrapper; empty where nothing is.
+// The prefix of all of them that is a wrapper's; empty if there is none.
 std::string PrefixOf(absl::Span<const Named> all) {
   for (const std::string_view prefix : kPrefixes) {
     if (AllBeginWith(all, prefix)) return std::string(prefix);

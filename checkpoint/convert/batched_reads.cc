@@ -17,7 +17,7 @@ std::vector<int64_t> ChunkRowsOf(const Catalog& catalog, const Catalog::Tensor& 
   return begins;
 }
 
-// Of the pieces of one tensor.
+// Batches the pieces of one tensor.
 class Joiner {
  public:
   Joiner(const output::OutputPlan& plan, const BatchLimits& limits, BatchedReads* reads)
@@ -25,8 +25,8 @@ class Joiner {
 
   void Join(absl::Span<const int64_t> pieces) {
     std::vector<int64_t> sorted(pieces.begin(), pieces.end());
-    // The last dimension that the tensor is cut in. Those after it are whole, so that this brings together what is side
-    // by side in that one.
+    // The last dimension that the tensor is cut in. Later ones are whole, so that sorting by offset brings together
+    // what is adjacent in that one.
     size_t dim = 0;
     for (const int64_t number : sorted) {
       const absl::Span<const int64_t> offset = plan_.offset(piece(number));

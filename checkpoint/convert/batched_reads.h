@@ -12,10 +12,10 @@
 
 namespace reshard::convert {
 
-// Pieces side by side: each begins where the one before ends in dimension `dim`, and they are alike in all others, so
-// that together they are a box. Those of columns are read together since a row of the box is one run in the source, of
-// which each by itself would read a part; those of rows where a chunk goes into both, so that it lies in the box, and
-// its checksum is compared on the way (source::StreamingReader). A single piece is a batch, too.
+// Adjacent pieces: each begins where the one before ends in dimension `dim`, and they agree in all others, so that
+// together they are a box. Columns are read together because a row of the box is one run in the source; each column
+// alone would read a part of it. Rows are read together if they share a chunk: it then lies in the box, and its
+// checksum is compared on the way (source::StreamingReader). A single piece is a batch, too.
 struct BatchedRead {
   size_t first = 0;  // in BatchedReads::pieces
   size_t count = 1;
@@ -34,17 +34,17 @@ struct BatchedReads {
 struct BatchLimits {
   int64_t pieces = 1;  // of a batch of columns
   int64_t bytes = 0;   // of a batch of several pieces
-  // A run of so many bytes costs no more for being read by itself.
+  // A run of this many bytes costs no more if it is read by itself.
   int64_t long_run = int64_t{64} << 10;
 };
 
-// Puts pieces of the plan, in ascending order, into reads: each into one. Columns whose rows are long runs by
-// themselves stay alone.
+// Groups pieces of the plan, which are ascending, into batches, each piece into one. Columns whose rows are long runs
+// by themselves stay alone.
 BatchedReads BatchReads(const output::OutputPlan& plan, absl::Span<const int64_t> pieces, const BatchLimits& limits);
 
 // The box of a piece of a tensor.
 source::Box BoxOf(const output::OutputPlan& plan, const output::OutputPlan::OutputPiece& piece);
-// That of all pieces of a batch, which are of a tensor.
+// The box of all pieces of a batch, which are of a tensor.
 source::Box BoxOf(const output::OutputPlan& plan, const BatchedReads& reads, const BatchedRead& batch);
 
 }  // namespace reshard::convert

@@ -17,16 +17,16 @@
 namespace reshard::convert {
 namespace {
 
-// A thread has one stripe that it fills and one that it puts there from, and what reading takes (ReadBox, Source).
+// A thread has one stripe to fill and one to copy from, and what reading takes (ReadBox, Source).
 constexpr int64_t kStripesPerThread = 2;
 constexpr int64_t kReadingPerThread = (int64_t{4} << 20) + (int64_t{256} << 10);
 constexpr int64_t kLargestStripe = int64_t{1} << 20;
 // A view may take a few elements out of every row: the longer the stripe, the less often the rows are read.
 constexpr int64_t kLargestViewStripe = int64_t{16} << 20;
 constexpr int64_t kSmallestStripe = int64_t{64} << 10;
-// What an interpreter takes that has a store in it, as measured.
+// Memory of a Python interpreter with a store in it, as measured.
 constexpr int64_t kPython = int64_t{64} << 20;
-// Of uploads: what obstore sends in one request, twice; and as much as keeps 32 connections busy.
+// For uploads: twice what obstore sends in one request; and enough to keep 32 connections busy.
 constexpr int64_t kLeastUpload = int64_t{16} << 20, kLargestUpload = int64_t{264} << 20;
 // Batches of an object that are put together while a thread reads one (StoreRun).
 constexpr int64_t kBatchesAhead = 2;
@@ -64,7 +64,7 @@ int64_t ViewBytes(const std::vector<views::View>& views) {
   return bytes;
 }
 
-// The most that reading one of them takes.
+// The most buffers that reading one of the views takes.
 int64_t ReadBuffers(const std::vector<views::View>& views) {
   int64_t most = 0;
   for (const views::View& view : views) {
@@ -120,7 +120,7 @@ absl::StatusOr<Buffers> PlanBuffers(const source::Source& source, const output::
     buffers.upload = std::clamp(room / kPart, least_upload, kLargestUpload);
     room -= buffers.upload;
   }
-  // Threads that wait for a store need no core. Of an https server not too much is asked for.
+  // Threads that wait for a store need no core. An https server should not get too many requests.
   const bool waits = (from_store && from != "https") || to_store;
   const int wanted = options.threads == 0 && waits ? source::kThreadsForStores : tasks::ThreadCount(options.threads);
   const int64_t smallest = waits ? std::max(batch_bytes, kStripeOfStore) : kSmallestStripe;

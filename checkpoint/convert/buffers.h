@@ -16,7 +16,7 @@ namespace reshard::convert {
 struct Buffers {
   int threads = 1;
   int64_t stripe = 0;  // bytes that a thread puts together at a time
-  int64_t upload = 0;  // bytes that objects on their way to a store may hold; 0 where none is
+  int64_t upload = 0;  // bytes that objects being uploaded may hold in memory; 0 if there are none
   int64_t total = 0;   // with everything else that is in memory
 };
 

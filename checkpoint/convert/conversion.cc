@@ -30,13 +30,13 @@
 namespace reshard::convert {
 namespace {
 
-// Where nothing else is asked for. The smaller objects are, the more of them are written at the same time, and the less
+// Defaults. The smaller objects are, the more of them are written at the same time, and the less
 // is lost with one.
 constexpr int64_t kFileBytes = int64_t{5} << 30, kObjectBytes = int64_t{1} << 30;
 // Readers of Zarr read whole chunks.
 constexpr int64_t kChunkBytes = int64_t{64} << 20;
 
-// Small ones let many requests be under way in little memory; there is a hash of each, and a chunk in DCP's metadata.
+// Small batches let many requests be under way in little memory, but each has a hash, and a chunk in DCP's metadata.
 int64_t BatchBytesFor(const Catalog& catalog) {
   constexpr int64_t kLeast = int64_t{8} << 20, kMost = int64_t{32} << 20, kPieces = 4096;
   int64_t bytes = 0;
@@ -66,7 +66,7 @@ absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
 }  // namespace
 
 Share ShareOf(const output::OutputPlan& plan, int64_t worker, int64_t workers) {
-  // A piece costs its bytes, and a little whatever it is.
+  // A piece costs its bytes, and a little more whatever its size.
   constexpr int64_t kOfAnyPiece = 1024;
   int64_t total = 0;
   for (const output::OutputPlan::OutputPiece& piece : plan.pieces()) total += piece.payload_bytes + kOfAnyPiece;
@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<Conversion>> Conversion::Make(const std::string& 
       auxiliary_files::LoaderOf(made->source->stored(), made->summary.side_files, made->catalog());
   if (!loader.ok()) return io::FromSystem(loader.status());
   const int64_t file_bytes = options.file_bytes > 0 ? options.file_bytes : to_store ? kObjectBytes : kFileBytes;
-  // What makes a checkpoint of objects is an index, which is written when all of them are there.
+  // An index makes objects a checkpoint. It is written once all of them are there.
   output::OutputTerms terms{rules, {file_bytes, options.always_index || to_store, loader->stem, loader->one_file}};
   terms.chunk_bytes = options.file_bytes > 0 ? options.file_bytes : kChunkBytes;
   if (to_store) {
@@ -217,7 +217,7 @@ std::vector<PlannedTensor> Conversion::Planned() const {
     PlannedTensor planned{std::string(tensor.name), "", tensor.dtype.value_or(DType::kU8), {}, tensor.bytes,
                           plan->layouts()[t]};
     planned.shape.assign(tensor.shape.begin(), tensor.shape.end());
-    // A selection may have renamed it; what it was called then is not what it is read as.
+    // A selection may have renamed it; it is read under its stored name.
     planned.from = source->views() == nullptr ? std::string(tensor.stored_name) : (*source->views())[t].text;
     if (planned.from.empty()) {
       planned.from = std::string(source->stored().tensors()[(*source->views())[t].stored].stored_name);
@@ -236,7 +236,7 @@ bool Conversion::IsComplete() const {
   const absl::StatusOr<source::Sidecar> sidecar = source::Sidecar::Parse(*text);
   if (!sidecar.ok() || sidecar->job != id) return false;
   if (!stores::IsUrl(destination)) return true;
-  // There it may have come first.
+  // In a store the sidecar may have come first.
   std::vector<std::string> headers;
   for (const auto& [header, hash] : sidecar->headers) headers.push_back(header);
   const std::vector<absl::StatusOr<io::FileFacts>> facts = io::LookAt(destination, headers, false);

@@ -25,8 +25,8 @@ struct Share {
   int64_t bytes = 0;  // of contents
 };
 
-// The plan's pieces in as many runs as there are workers, about equally long in bytes. Runs of the plan's order, that
-// is of the source's: each worker then reads, and checks, other parts of the source, and writes every file from its
+// Divides the plan's pieces into one run per worker, of about equal bytes. Runs are in the plan's order, which is that
+// of the source: each worker then reads, and checks, other parts of the source, and writes every file from its
 // beginning to its end. All workers get the same answer.
 Share ShareOf(const output::OutputPlan& plan, int64_t worker, int64_t workers);
 

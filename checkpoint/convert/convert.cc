@@ -20,7 +20,7 @@
 namespace reshard {
 namespace {
 
-// Another worker may have come to the end just now.
+// Another worker may have just finished.
 bool AcceptsComplete(const ConvertOptions& options) { return options.resume || options.workers > 1; }
 
 absl::StatusOr<std::unique_ptr<convert::Conversion>> Make(const std::string& source, const std::string& destination,
@@ -73,8 +73,8 @@ absl::Status TidyUp(convert::Conversion& conversion) {
   return Abandon(**stage);
 }
 
-// As Begin, but past the end of an earlier run of this job that read another source: its result is in place, and only
-// its stage was not removed.
+// As Begin, but after an earlier run of this job that read another source, if its result is in place and only its stage
+// was not removed.
 absl::StatusOr<std::unique_ptr<io::StagedDirectory>> BeginAfter(const convert::Conversion& conversion) {
   const bool replace = conversion.options.overwrite;
   absl::StatusOr<std::unique_ptr<io::StagedDirectory>> begun = Begin(conversion, replace);

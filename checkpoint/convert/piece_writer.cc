@@ -23,7 +23,7 @@ struct PieceWriter::Writing {
   source::Box box;   // of a tensor
   int64_t done = 0;  // bytes
   hash::ContentSums sums;
-  // All of it, where that is little and still in the buffer: it is written with its frame.
+  // The whole payload, if it is small and still in the buffer: it is written with its frame.
   std::string_view whole;
 };
 
@@ -61,7 +61,7 @@ absl::Status PieceWriter::WriteBatch(const BatchedReads& reads, const BatchedRea
   source::StreamingReader reader(&source, tensor, box);
   const std::vector<source::Box> parts = catalog::CutBox(box, element, conversion_.buffers.stripe);
   for (const source::Box& part : parts) {
-    // What each piece has of the part, one after the other in the buffer. Within a piece it follows what was before.
+    // What each piece has of the part, one after the other in the buffer. Within a piece it continues what was before.
     std::vector<source::Box> boxes;
     std::vector<int64_t> begins = {0};
     for (const Writing& piece : pieces) {

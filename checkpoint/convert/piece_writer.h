@@ -17,28 +17,28 @@
 
 namespace reshard::convert {
 
-// From any number of threads, each with a buffer of its own, if the sink is for as many.
+// For any number of threads, each with a buffer of its own, if the sink is, too.
 class PieceWriter {
  public:
   PieceWriter(const Conversion& conversion, output::PieceSink* sink, tasks::ProgressMeter* meter)
       : conversion_(conversion), sink_(*sink), meter_(*meter) {}
 
-  // Reads the pieces of a batch from the source and writes them, with their frames. What to put into the journal: their
-  // checksums of the source have then been compared.
+  // Reads the pieces of a batch from the source and writes them, with their frames. Returns what to put into the
+  // journal; the checksums of the source have then been compared.
   absl::StatusOr<std::vector<output::FinishedPiece>> Write(const BatchedReads& reads, const BatchedRead& batch,
                                                            std::string& buffer) const;
-  // Whether the contents that the record tells of are in its file, which is at `path`. When they are, the frame is
-  // written again: it is small, and whether it was written is not known.
+  // Whether the contents that the record describes are in its file, which is at `path`. If they are, writes the frame
+  // again: it is small, and whether it was written is not known.
   absl::StatusOr<bool> IsThere(const output::FinishedPiece& record, const std::string& path, std::string& buffer) const;
 
  private:
-  // The frame of a piece, and with it the payload, where that is not there yet.
+  // Writes the frame of a piece, and with it the payload if that is not there yet.
   absl::Status WriteFrame(const output::OutputPlan::OutputPiece& piece, uint32_t crc, std::string_view payload) const;
   struct Writing;
   absl::Status WriteBatch(const BatchedReads& reads, const BatchedRead& batch, std::vector<Writing>& pieces,
                           std::string& buffer) const;
   absl::Status WriteItem(Writing& item, std::string& buffer) const;
-  // The next bytes of a piece. `stays`: they are there until its frame is written.
+  // Writes the next bytes of a piece. `stays`: they stay valid until its frame is written.
   absl::Status Put(Writing& piece, std::string_view bytes, bool stays) const;
 
   const Conversion& conversion_;

@@ -21,7 +21,7 @@
 namespace reshard::convert {
 namespace {
 
-// One that tells of another job, or of the source as it was before, is of no use.
+// Opens the journal. One of another job, or of the source as it was before, is replaced.
 absl::StatusOr<std::unique_ptr<output::Journal>> OpenJournal(const std::string& path, std::string_view id) {
   absl::StatusOr<std::unique_ptr<output::Journal>> journal = output::Journal::Open(path, id);
   if (!absl::IsDataLoss(journal.status())) return journal;
@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<output::Journal>> OpenJournal(const std::string& 
 }
 
 // Every piece of a batch has a good part of what is read at a time, and all threads have something to do until the end.
-// What is lost when a run is killed, and what it does before it stops where it is asked to, is a batch.
+// A run that is killed loses a batch; one that is asked to stop finishes its batch first.
 BatchLimits LimitsOf(const Conversion& conversion) {
   constexpr int64_t kLeastOfPiece = int64_t{64} << 10, kBandsPerThread = 4, kLongest = 4 * catalog::kLargestBox;
   const Buffers& buffers = conversion.buffers;
@@ -57,7 +57,7 @@ absl::Status Run::Do() {
   meter_.Finish();
   ASSIGN_OR_RETURN(const std::unique_ptr<io::FileLock> lock, WaitForAll());
   if (lock != nullptr) {
-    // A worker that finished before may have been killed in the middle of it.
+    // Another worker may have been killed in the middle of its commit.
     const absl::StatusOr<bool> moved = stage_.HasMoved();
     if (!moved.ok()) return io::FromSystem(moved.status());
     if (!*moved) {
@@ -108,7 +108,7 @@ absl::Status Run::WriteShare() {
   return Sync(journal->get(), files->get());
 }
 
-// Pieces that an interrupted run finished are kept when they are what it says they are.
+// Keeps the pieces that an interrupted run finished, if they are what its records say.
 absl::Status Run::Keep(const PieceWriter& writer, const output::OutputFiles& files, output::Journal* journal,
                        std::vector<char>* kept) {
   const Share& share = conversion_.share;
@@ -140,7 +140,7 @@ absl::Status Run::Keep(const PieceWriter& writer, const output::OutputFiles& fil
   return checked;
 }
 
-// All of this worker's share is on the disk, and the others may know.
+// Syncs all of this worker's share to the disk, and then tells the others.
 absl::Status Run::Sync(output::Journal* journal, output::OutputFiles* files) {
   std::vector<int32_t> written;
   for (int64_t i = conversion_.share.first; i < conversion_.share.end; ++i) {
@@ -165,8 +165,8 @@ absl::Status Run::Sync(output::Journal* journal, output::OutputFiles* files) {
   return synced;
 }
 
-// Whether this worker came to its end before, and waited in vain for others then. Nothing is written again in that
-// case, since those who have seen that it is done may be about to commit.
+// Whether an earlier run of this worker finished its share, and waited in vain for others. Nothing is written again in
+// that case, since workers that have seen that it is done may be about to commit.
 absl::StatusOr<bool> Run::WasDone() {
   if (group_.alone()) return false;
   absl::StatusOr<bool> marked = group_.IsDone(options_.worker);
@@ -192,7 +192,7 @@ absl::StatusOr<std::unique_ptr<io::FileLock>> Run::WaitForAll() {
   return lock.ok() || absl::IsDeadlineExceeded(lock.status()) ? std::move(lock) : io::FromSystem(lock.status());
 }
 
-// What is left to do when all pieces are there.
+// Does what is left once all pieces are there.
 absl::Status Run::Finish() {
   for (int64_t k = 0; k < options_.workers; ++k) {
     if (k == options_.worker) continue;
@@ -216,7 +216,7 @@ absl::Status Run::Finish() {
   return CompareResult(conversion_, stage_.data(), [this](const ConvertProgress&) { group_.Heartbeat(); });
 }
 
-// Takes over the hashes of what a worker has written. False: of some pieces of its share there are none.
+// Takes over the hashes of what a worker has written. False: some pieces of its share have none.
 absl::StatusOr<bool> Run::Gather(int64_t worker) {
   ASSIGN_OR_RETURN(const std::vector<output::FinishedPiece> records,
                    output::Journal::Look(group_.JournalOf(worker), conversion_.id));

@@ -15,7 +15,7 @@ namespace reshard::convert {
 // The last record of each piece of the share that has one, ascending.
 std::vector<output::FinishedPiece> LastRecords(const Share& share, const std::vector<output::FinishedPiece>& records);
 
-// What all journals in the stage but `own` say, those of workers that are no longer among the job's too.
+// What all journals in the stage except `own` say, including those of workers that the job no longer has.
 absl::StatusOr<std::vector<output::FinishedPiece>> RecordsOfOthers(const std::string& stage, const std::string& own,
                                                                    std::string_view id);
 

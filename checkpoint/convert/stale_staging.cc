@@ -33,7 +33,7 @@ absl::StatusOr<bool> IsAlive(const std::string& stage) {
 }
 
 absl::StatusOr<std::vector<StaleStaging>> Find(const std::string& destination) {
-  // Any job's: what comes before its name is the same for all.
+  // For any job: what comes before its name is the same for all.
   ASSIGN_OR_RETURN(std::string begin, io::StagedDirectory::StageOf(destination, "x"));
   begin.pop_back();
   const size_t slash = begin.rfind('/');
@@ -89,7 +89,7 @@ absl::StatusOr<int> RemoveStaleStaging(const std::string& destination) {
     int removed = 0;
     for (const StaleStaging& stale : stale_staging) {
       if (stale.alive) continue;
-      // A job of that name that begins anew does away with what it finds, and takes care of others that begin.
+      // A job of that name that begins anew removes what it finds, and is safe against others that begin.
       const io::StageOptions anew = {.replace = true};
       ASSIGN_OR_RETURN(const std::unique_ptr<io::StagedDirectory> stage,
                        io::StagedDirectory::Begin(destination, stale.job, anew));

@@ -32,10 +32,10 @@ using into_store::StoreJob;
 
 using Clock = std::chrono::steady_clock;
 
-// A worker whose heartbeat has not changed for so long is gone: others write what it had begun.
+// A worker whose heartbeat has not changed for this long is gone: others write what it had begun.
 constexpr std::chrono::seconds kGone(6 * StoreJob::kBeatSeconds);
 constexpr std::chrono::seconds kLook(2);
-// How often a result is begun over whose objects others have replaced.
+// How often a result whose objects others have replaced is begun over.
 constexpr int kTries = 3;
 
 // Which workers live, by their heartbeats as this one sees them.
@@ -89,7 +89,7 @@ absl::StatusOr<bool> StoreRun::IsComplete() {
   bool complete = false;
   RETURN_IF_ERROR(stores::AtOnce(2, [&](int64_t what) {
     if (what == 0) complete = conversion_.IsComplete();
-    // What an interrupted run has left is not in the way, and this one goes on with its own.
+    // What interrupted runs have left is not in the way, and this run continues its own job.
     if (what == 1) place_ = into_store::LookAt(*store_, conversion_.destination, job_.folder());
     return absl::OkStatus();
   }));
@@ -99,7 +99,7 @@ absl::StatusOr<bool> StoreRun::IsComplete() {
 absl::Status StoreRun::Do() {
   RETURN_IF_ERROR(Enter());
   const absl::Status done = WriteAll();
-  // Also where another worker has done so: this one may have given a sign of life since.
+  // Also if another worker has removed it: this one may have sent a heartbeat since.
   if (done.ok()) return job_.Remove();
   const CheckpointError kind = KindOf(done);
   if (kind != CheckpointError::kSystem && kind != CheckpointError::kPeer) {
@@ -126,7 +126,7 @@ absl::Status StoreRun::WriteAll() {
 }
 
 absl::Status StoreRun::Abandon() {
-  // Of a result that is there nothing goes, and of one that others write neither.
+  // Nothing is removed of a result that is complete, or that others are writing.
   if (options_.workers > 1 || conversion_.IsComplete()) return absl::OkStatus();
   RETURN_IF_ERROR(Delete(conversion_.plan->FileNames()));
   return job_.Remove();
@@ -208,7 +208,7 @@ absl::Status StoreRun::WriteMissing() {
       }
     }
     if (missing.empty()) return absl::OkStatus();
-    // The one that has brought the job to its end has removed all records of it.
+    // The worker that finished the job has removed all records of it.
     is_over_ = options_.workers > 1 && seen.done.empty() && conversion_.IsComplete();
     if (is_over_) return absl::OkStatus();
     if (watch.Tell(seen.beats) || missing.size() < last_missing) got_on = Clock::now();
@@ -221,7 +221,7 @@ absl::Status StoreRun::WriteMissing() {
         slow.insert(by);
         continue;
       }
-      // Of a worker that is gone, or of an earlier run of this one.
+      // The claim of a worker that is gone, or of an earlier run of this one.
       if (claimed && !own) RETURN_IF_ERROR(job_.Forget(object));
       free.push_back(object);
     }
@@ -248,8 +248,8 @@ absl::Status StoreRun::CheckSource() const {
   return absl::FailedPreconditionError(absl::StrCat("the source was written to while it was read: ", *changed));
 }
 
-// Takes over the hashes of what all workers have written. False: an object is not what its record says, or has none of
-// use; it is to be written again.
+// Takes over the hashes of what all workers have written. False: an object is not what its record says, or has no
+// usable record; it is to be written again.
 absl::StatusOr<bool> StoreRun::Gather() {
   std::atomic<bool> all{true};
   const auto look = [&](int64_t i) -> absl::Status {
@@ -316,7 +316,7 @@ absl::StatusOr<bool> StoreRun::Finish() {
   return true;
 }
 
-// Until another worker has brought the job to its end, or is gone.
+// Waits until another worker has finished the job, or is gone.
 absl::Status StoreRun::AwaitCommit() {
   const int64_t finish = Objects();
   Watch watch;

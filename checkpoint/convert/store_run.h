@@ -1,5 +1,5 @@
-// One run of a conversion whose destination is a URL: objects are written as they will stay, and what makes a
-// checkpoint of them is written last.
+// One run of a conversion whose destination is a URL: objects are written as they will stay, and what makes
+// them a checkpoint is written last.
 #ifndef RESHARD_CHECKPOINT_CONVERT_STORE_RUN_H_
 #define RESHARD_CHECKPOINT_CONVERT_STORE_RUN_H_
 
@@ -28,19 +28,19 @@ namespace reshard::convert {
 //
 //   1  DESTINATION/.reshard-JOB/job, with the names of all that follow.
 //   2  Auxiliary files, unless something may be replaced.
-//   3  The objects with contents, each with a record of it. A later run of the job takes those whose records are right
-//      as they are. With --overwrite they have names of their own, and what is replaced stays whole; auxiliary files,
-//      which have the names that they had, come now.
+//   3  The objects with contents, each with a record of it. A later run of the job keeps those whose records are right.
+//      With --overwrite they have names of their own, and what is replaced stays whole; auxiliary files, which keep
+//      their names, come now.
 //   4  reshard.json, and then .metadata or the index: the instant at which the checkpoint is there. What is replaced
 //      loses its reshard.json before that instant, and the result gets its own after it: each is whole all the time.
-//   5  What was replaced is removed, and at last the folder of the job.
+//   5  What was replaced is removed, and finally the folder of the job.
 class StoreRun {
  public:
   StoreRun(Conversion* conversion, std::shared_ptr<Store> store);
 
   // Whether the result is there already. Called once, before Do or TidyUp.
   absl::StatusOr<bool> IsComplete();
-  // Errors as Convert. After one that another try would meet again nothing is left of what was written.
+  // Errors as Convert. After an error that another try would meet again, nothing that was written is left.
   absl::Status Do();
   // For a result that is complete: step 5.
   absl::Status TidyUp();
@@ -53,7 +53,7 @@ class StoreRun {
   absl::Status Delete(absl::Span<const std::string> names) const;
   into_store::Target target() const { return {*store_, conversion_.destination, job_}; }
   absl::Status WriteMissing();
-  // Objects that this worker begins with, in this order; and those that are another's to begin with.
+  // The order in which this worker takes objects, beginning with its own; and whether an object is its own.
   std::vector<int64_t> InOrder(const std::vector<int64_t>& objects) const;
   bool IsOwn(int64_t object) const;
   absl::StatusOr<bool> Finish();
@@ -76,7 +76,7 @@ class StoreRun {
   absl::StatusOr<into_store::Occupancy> place_;      // as IsComplete found it
   bool is_over_ = false;                             // another worker has completed the result
   bool copied_ = false;                              // auxiliary files, by this run
-  bool is_new_ = false;                              // nobody else has written or writes anything of the job
+  bool is_new_ = false;                              // no other run has written or writes anything of the job
   std::vector<char> own_claims_;                     // of this run, by object
   std::vector<into_store::ObjectRecord> records_;    // of what this run has written, by object
 };

@@ -26,7 +26,7 @@ struct OpenObject {
   size_t ended = 0;
 };
 
-// A batch of one.
+// A batch of an object.
 struct Item {
   std::shared_ptr<OpenObject> object;
   size_t batch = 0;
@@ -89,7 +89,7 @@ class StoreWriter {
     return Item{current_, current_->begun++, next_item_++};
   }
 
-  // Null where another worker has begun it.
+  // Begins an object. Null if another worker has begun it.
   absl::StatusOr<std::shared_ptr<OpenObject>> Begin(int64_t number) {
     if (conversion_.options.workers > 1) {
       ASSIGN_OR_RETURN(const bool claimed, job_.Claim(number));

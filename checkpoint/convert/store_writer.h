@@ -15,13 +15,12 @@
 
 namespace reshard::convert {
 
-// Writes these objects, with a record of each, which goes into `records` by object, too, one after the other; where
-// there are several workers those that no other one has claimed, and marks its claims in `own_claims`, by object.
-// `pieces` are [first, end) of every object of the plan.
+// Writes these objects, one after the other, with a record of each, which also goes into `records`, by object. If there
+// are several workers, leaves out objects that another one has claimed, and marks its own claims in `own_claims`, by
+// object. `pieces` are [first, end) of every object of the plan.
 //
-// Threads read batches of the objects in the order in which they lie there, at most twice as many batches ahead as
-// there are threads: so much waits in memory for what is before it (ObjectSink). The next object begins while the one
-// before is being finished.
+// Threads read batches of an object in the order in which they lie in it, at most two batches ahead per thread: these
+// wait in memory for what is before them (ObjectSink). The next object begins while the one before is being finished.
 absl::Status WriteObjects(const Conversion& conversion, Store& store, const into_store::StoreJob& job,
                           absl::Span<const std::pair<int64_t, int64_t>> pieces, absl::Span<const int64_t> objects,
                           std::vector<char>* own_claims, std::vector<into_store::ObjectRecord>* records,

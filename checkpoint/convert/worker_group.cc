@@ -48,7 +48,7 @@ absl::StatusOr<bool> WorkerGroup::IsDone(int64_t worker) const {
 }
 
 absl::Status WorkerGroup::MarkDone() const {
-  // There may be one of other terms.
+  // There may be a mark with other terms.
   RETURN_IF_ERROR(io::WriteWholeFile(Path("done", worker_), terms_ + "\n"));
   return io::SyncDirectory(stage_.stage());
 }
@@ -64,10 +64,10 @@ void WorkerGroup::Heartbeat() {
     return;
   last_heartbeat_ = now;
   const std::string path = Path("beat", worker_);
-  // Closed each time, so that other hosts see it. Nothing depends on one of them.
+  // Closed each time, so that other hosts see it. Nothing depends on a single heartbeat.
   absl::StatusOr<std::unique_ptr<io::WriteFile>> file = io::WriteFile::Create(path);
   if (absl::IsAlreadyExists(file.status())) file = io::WriteFile::Reopen(path);
-  // The time tells a worker that was started again from the one before.
+  // The time distinguishes a restarted worker from the one before.
   const std::string text = absl::StrCat(absl::ToUnixMicros(absl::Now()), " ", ++heartbeats_, "\n");
   if (file.ok()) (*file)->WriteAt(0, text).IgnoreError();
 }
@@ -86,7 +86,7 @@ absl::StatusOr<std::string> WorkerGroup::Heartbeats() const {
 
 absl::StatusOr<std::unique_ptr<io::FileLock>> WorkerGroup::WaitForAll(const std::function<void(int64_t)>& waiting_for,
                                                                       const std::stop_token& stop) const {
-  // Asking costs the filesystem something for each of the others.
+  // Polling costs the filesystem something for each of the others.
   const auto poll = absl::ToChronoNanoseconds(
       std::min({absl::Milliseconds(20) + absl::Milliseconds(2) * workers_, absl::Seconds(1), stall_timeout_ / 20}));
   const auto look = absl::ToChronoNanoseconds(std::min(absl::Seconds(30), stall_timeout_ / 10));

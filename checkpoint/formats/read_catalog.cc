@@ -36,7 +36,7 @@
 namespace reshard {
 namespace {
 
-// What is at a path by the store that reads such things. Empty: there is none.
+// The URL of what is at a path, for the store that reads such things. Empty: there is no such store.
 absl::StatusOr<std::string> AtReader(const std::string& path) {
   const std::string_view scheme = formats::ReaderOf(path);
   if (scheme.empty() || !stores::StoreOf(absl::StrCat(status::View(scheme), "://")).ok()) return std::string();
@@ -46,10 +46,10 @@ absl::StatusOr<std::string> AtReader(const std::string& path) {
   return absl::StrCat(status::View(scheme), "://", whole);
 }
 
-// What nothing says to be of another format, as far as it could be read as safetensors.
+// The catalog; or, if it could not be read as safetensors, the catalog or the error of what is there.
 absl::StatusOr<Catalog> OrSayWhatItIs(absl::StatusOr<Catalog> catalog, const std::string& path,
                                       const CatalogLimits& limits) {
-  // What is found at fault with a file of another format says less than what it is.
+  // What is wrong with a file of another format says less than what it is.
   if (absl::IsNotFound(catalog.status()) || absl::IsDataLoss(catalog.status())) {
     ASSIGN_OR_RETURN(const std::string at_reader, AtReader(path));
     if (!at_reader.empty()) return listing::ReadListing(at_reader, limits);
@@ -80,7 +80,7 @@ bool HasSafetensors(const std::vector<std::string>& names) {
   });
 }
 
-// What is said of the names in a directory, with the directory.
+// Adds the directory to an error about the names in it.
 template <typename Found>
 absl::StatusOr<Found> In(const std::string& path, absl::StatusOr<Found> found) {
   if (found.ok()) return found;

@@ -78,7 +78,7 @@ bool Has(const Names& names, std::string_view pattern) {
                      [&](const std::string& name) { return MatchesPattern(pattern, name); });
 }
 
-// What it is called that has those names in it; null where it is nothing that is known.
+// The kind of a directory that has those names in it; null if no kind is known.
 const DirectoryKind* KindOf(const Names& names) {
   const auto found = std::find_if(std::begin(kDirectories), std::end(kDirectories),
                                   [&](const DirectoryKind& kind) { return Has(names, kind.pattern); });
@@ -97,7 +97,7 @@ int64_t NumberOf(std::string_view name) {
   return absl::SimpleAtoi(status::View(name.substr(begin)), &number) ? number : -1;
 }
 
-// What a file is called that begins so; null where it is nothing that is known, or cannot be read.
+// The kind of a file, by its first bytes; null if no kind is known, or the file cannot be read.
 const FileKind* KindOfFile(const std::string& path) {
   const auto file = io::ReadFile::Open(path, /*follow_links=*/true);
   if (!file.ok()) return nullptr;
@@ -111,7 +111,7 @@ const FileKind* KindOfFile(const std::string& path) {
   return found == std::end(kFiles) ? nullptr : found;
 }
 
-// A kind of file or directory that is not read here.
+// The error for a kind of file or directory that is not read here.
 absl::Status NotRead(absl::string_view where, std::string_view what, std::string_view reader) {
   if (reader.empty()) return absl::UnimplementedError(absl::StrCat(where, " is ", status::View(what)));
   return absl::UnimplementedError(absl::StrCat(where, " is ", status::View(what),
@@ -119,7 +119,7 @@ absl::Status NotRead(absl::string_view where, std::string_view what, std::string
                                                status::View(reader), "]'"));
 }
 
-// Of `inside`, names of directories with a checkpoint each.
+// The error that offers `inside`, names of directories with a checkpoint each.
 absl::Status Offer(const std::string& path, Names inside) {
   const auto later = [](const std::string& a, const std::string& b) {
     return NumberOf(a) != NumberOf(b) ? NumberOf(a) > NumberOf(b) : a < b;
@@ -140,7 +140,7 @@ absl::Status Offer(const std::string& path, Names inside) {
       count > kShown ? ", ..." : "", numbered ? absl::StrCat("; the latest is ", first) : "; name one of them"));
 }
 
-// Of `inside`, names of directories with a model each, in a pipeline of diffusers.
+// The error that offers `inside`, names of directories with a model each, in a pipeline of diffusers.
 absl::Status OfferModels(const std::string& path, const Names& inside) {
   return absl::InvalidArgumentError(absl::StrCat(
       io::Shown(path), " is a pipeline of diffusers, whose models are converted one by one: ",

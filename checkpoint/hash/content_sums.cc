@@ -5,7 +5,7 @@
 namespace reshard::hash {
 
 void ContentSums::Add(std::string_view bytes) {
-  // Both sums of a block while it is in the nearest caches: memory is read once.
+  // Computes both sums of a block while it is in the nearest caches, so memory is read once.
   constexpr size_t kBlock = size_t{32} << 10;
   for (size_t at = 0; at < bytes.size(); at += kBlock) {
     const std::string_view block = bytes.substr(at, kBlock);

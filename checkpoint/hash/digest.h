@@ -1,4 +1,4 @@
-// A hash of a sequence of numbers and texts, in which no two sequences are confused because their parts join up alike.
+// A hash of a sequence of numbers and texts. It tells apart sequences that differ only in where their parts begin.
 #ifndef RESHARD_CHECKPOINT_HASH_DIGEST_H_
 #define RESHARD_CHECKPOINT_HASH_DIGEST_H_
 

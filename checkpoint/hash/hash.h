@@ -16,7 +16,7 @@ struct ContentHash {
 
   // 32 hexadecimal digits, high first.
   std::string ToText() const;
-  // Nothing but such a text gives a hash: false and `out` unchanged otherwise.
+  // Accepts only such a text; otherwise returns false, and leaves `out` unchanged.
   static bool FromText(std::string_view text, ContentHash* out);
   static ContentHash Of(std::string_view bytes);
 };

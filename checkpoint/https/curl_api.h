@@ -1,4 +1,4 @@
-// The part of libcurl that is used, found while the program runs, so that nothing has to be linked with it. The numbers
+// The part of libcurl that is used, loaded at run time, so that nothing has to be linked with it. The numbers
 // are those of curl's own header, which never change (https://curl.se/libcurl/abi.html).
 #ifndef RESHARD_CHECKPOINT_HTTPS_CURL_API_H_
 #define RESHARD_CHECKPOINT_HTTPS_CURL_API_H_

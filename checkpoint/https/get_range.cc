@@ -175,7 +175,7 @@ class Try {
   }
 
   absl::StatusOr<Range> Judge(int code, int64_t status, const Answer& answer, int64_t at) {
-    // An answer to the whole or to nothing has a body that does not matter, and that was perhaps cut off.
+    // An answer for the whole file or for nothing has a body that does not matter, and that was perhaps cut off.
     const bool followed = status / 100 == 3 && code != kCurlOk;  // or rather not, for the reason in `code`
     const bool answered = status != 0 && !followed && (code == kCurlOk || status != 206);
     if (answered && status != 206 && status != 416) return Refused(status);

@@ -13,12 +13,12 @@ namespace reshard::https {
 struct Range {
   int64_t total = 0;      // bytes of the whole file
   int64_t length = 0;     // bytes that were written to `out`
-  std::string validator;  // the ETag, or else the time of the last modification: another one is another content
+  std::string validator;  // the ETag, or else the time of the last modification: differs if the content does
 };
 
 // Fills `out`, at least a byte, with the bytes of the admitted URL (url.h) from byte `at` on, as many as there are. At
 // most 5 redirects, to https only; credentials go to no other host. Answers that the network or the server may correct
-// (no connection, 30 s without a byte, less than 16 KiB/s for long, 408, 429, 5xx) are asked for again, four times in
+// (no connection, 30 s without a byte, less than 16 KiB/s for long, 408, 429, 5xx) are asked for again, four tries in
 // all.
 //   RESHARD_HTTPS_TIMEOUT_S  seconds without a byte (30)
 //   SSL_CERT_FILE            the certificates to trust, in place of the system's

@@ -1,4 +1,4 @@
-// https URLs, shown and kept without what is secret in them.
+// https URLs, shown and kept without their secrets.
 #ifndef RESHARD_CHECKPOINT_HTTPS_URL_H_
 #define RESHARD_CHECKPOINT_HTTPS_URL_H_
 
@@ -11,7 +11,7 @@ namespace reshard::https {
 
 // The URL without user, password, query and fragment, and with its path decoded: what is shown, kept and joined with
 // names. User, password and query are remembered by this process, and sent with requests for that URL and those below
-// it. Once for what a user has written: an admitted URL is not admitted again, as its path may have any characters.
+// it. Only for what a user has written: an admitted URL is not admitted again, as its path may have any characters.
 // InvalidArgument, without the URL: another scheme than https; no host, or a port that is not a number; a control
 // character; a path with "." or ".." for a part.
 absl::StatusOr<std::string> Admit(std::string_view url);

@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<std::string>> FindOld(const Target& target, Checkpoin
   if (absl::IsNotFound(catalog.status())) return old;
   std::set<std::string_view> stays;
   for (const output::OutputPlan::File& file : kept) stays.insert(file.name);
-  if (absl::IsDataLoss(catalog.status())) {  // by its names then
+  if (absl::IsDataLoss(catalog.status())) {  // then go by names
     ASSIGN_OR_RETURN(const std::vector<Store::Entry> entries, target.store.List(target.url));
     for (const Store::Entry& entry : entries) {
       if (!entry.is_folder && StoreJob::HasContents(entry.name) && !stays.contains(entry.name))

@@ -27,21 +27,22 @@ struct Target {
   const StoreJob& job;
 };
 
-// The record of object `number`, which is as `planned` says and has `pieces` hashes; `own` where this process has
-// written it. Nothing: there is no such record, or the object is another one than it says.
+// The record of object `number`, if it agrees with `planned`, has `pieces` hashes, and describes the object that the
+// store has; otherwise nullopt. `own` is the record if this process has written the object.
 absl::StatusOr<std::optional<ObjectRecord>> RightRecord(const Target& target, int64_t number,
                                                         const output::OutputPlan::File& planned, size_t pieces,
                                                         const ObjectRecord& own = {});
 
-// Names of what a result of that format with the files `kept` replaces: the files of the checkpoint that is there, but
-// for those. FailedPrecondition: it is of another format.
+// Names of what a result of that format with the files `kept` replaces: all other files of the checkpoint there.
+// FailedPrecondition: that checkpoint is of another format.
 absl::StatusOr<std::vector<std::string>> FindOld(const Target& target, CheckpointFormat format,
                                                  absl::Span<const output::OutputPlan::File> kept,
                                                  const CatalogLimits& limits);
 
-// reshard.json, and then `.metadata` or the index, as output::MakeHeaders has them: the instant at which the checkpoint
-// is there. What lies in folders, of which there may be many, is put before all of them, at once. What is replaced
-// loses its reshard.json before that instant, and the result gets its own after it: each is whole all the time.
+// Puts the headers in the order of output::MakeHeaders: reshard.json, and then `.metadata` or the index, which is the
+// instant at which the checkpoint is there. Headers in folders, of which there may be many, are put first, in parallel.
+// What is replaced loses its reshard.json before that instant, and the result gets its own after it, so that each is
+// whole all the time.
 absl::Status PutHeaders(const Target& target, absl::Span<const output::OutputFormat::NamedBytes> headers,
                         bool replaces);
 

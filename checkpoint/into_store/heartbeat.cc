@@ -18,7 +18,7 @@ Heartbeat::~Heartbeat() {
 
 void Heartbeat::Run(const StoreJob& job) {
   for (int64_t count = 0;; ++count) {
-    // Nothing depends on one of them.
+    // Nothing depends on a single heartbeat.
     status::NoThrow("a heartbeat", [&] { return job.Beat(count); }).IgnoreError();
     const status::MutexLock lock(mutex_);
     changed_.WaitFor(mutex_, std::chrono::seconds(StoreJob::kBeatSeconds),

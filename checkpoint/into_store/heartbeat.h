@@ -9,7 +9,7 @@
 
 namespace reshard::into_store {
 
-// For as long as it exists, every StoreJob::kBeatSeconds. `job` outlives it.
+// Beats every StoreJob::kBeatSeconds for as long as it exists. `job` outlives it.
 class Heartbeat {
  public:
   explicit Heartbeat(const StoreJob& job) : thread_([this, &job] { Run(job); }) {}

@@ -31,7 +31,7 @@ absl::StatusOr<Occupancy> LookAt(Store& store, const std::string& url, const std
     absl::StatusOr<std::vector<std::string>> names = StoreJob::NamesOf(store, job.folder);
     if (!names.ok() && !absl::IsNotFound(names.status())) return names.status();
     if (names.ok()) job.names = *std::move(names);
-    // Of a tree "a/b" only "a" is to be seen here.
+    // Of a tree "a/b" only "a" is visible here.
     for (const std::string& written : job.names) known.insert(written.substr(0, written.find('/')));
     if (job.folder != own) {
       ASSIGN_OR_RETURN(job.is_alive, StoreJob::IsAlive(store, job.folder));
@@ -64,7 +64,7 @@ absl::Status RemoveLeft(Store& store, const std::string& url, const LeftJob& job
   }
   ASSIGN_OR_RETURN(const std::vector<Store::Entry> entries, store.List(url));
   ASSIGN_OR_RETURN(const std::vector<std::string> old, StoreJob::OldOf(store, job.folder));
-  // Without that, files are read as a checkpoint that only happen to be all of one.
+  // Without such a file, what is there may be read as a checkpoint only because it happens to be all of one.
   const auto completes = there.ok() ? there->traits().completes : nullptr;
   const bool is_whole =
       completes != nullptr &&

@@ -1,4 +1,4 @@
-// A place in a store where a checkpoint is written: what is there already, and what of it is some job's.
+// What is already in a store where a checkpoint is to be written, and what of it belongs to jobs.
 #ifndef RESHARD_CHECKPOINT_INTO_STORE_OCCUPANCY_H_
 #define RESHARD_CHECKPOINT_INTO_STORE_OCCUPANCY_H_
 
@@ -12,31 +12,31 @@
 
 namespace reshard::into_store {
 
-// A job that has begun to write there and has not come to its end.
+// A job that has begun to write there and has not finished.
 struct LeftJob {
   std::string name;
   std::string folder;              // StoreJob::folder
-  std::vector<std::string> names;  // of what it writes; empty where it was killed before it said so
+  std::vector<std::string> names;  // of what it writes; empty if it was killed before it recorded them
   bool is_alive = false;
 };
 
 struct Occupancy {
-  std::vector<std::string> others;  // what is there, and is not what one of the jobs writes
+  std::vector<std::string> others;  // what is there, and none of the jobs writes
   std::vector<LeftJob> jobs;        // by folder
 };
 
-// Where a job shows no sign of life, that takes some seconds to see, unless it is `own`, a folder: that is not looked
-// into, and may be alive.
+// Takes some seconds if a job shows no sign of life. `own` is a job's folder: whether that job is alive is not looked
+// into.
 absl::StatusOr<Occupancy> LookAt(Store& store, const std::string& url, const std::string& own = "");
 
-// FailedPrecondition: one of the jobs, but for `own`, is alive. AlreadyExists: there are others, and no `overwrite`.
+// FailedPrecondition: a job other than `own` is alive. AlreadyExists: `others` is not empty, and no `overwrite`.
 absl::Status CheckFree(const Occupancy& there, const std::string& url, bool overwrite, const std::string& own = "");
 
-// What a job has written and what it was to replace, but for what belongs to the checkpoint that is there; and its
-// folder.
+// Removes what a job has written and what it was to replace, except for what belongs to the checkpoint that is there;
+// then the job's folder.
 absl::Status RemoveLeft(Store& store, const std::string& url, const LeftJob& job);
 
-// At the same time.
+// Deletes all of them, in parallel.
 absl::Status DeleteAll(Store& store, const std::string& url, absl::Span<const std::string> names);
 
 }  // namespace reshard::into_store

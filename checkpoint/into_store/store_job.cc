@@ -28,7 +28,7 @@ constexpr int64_t kLongestText = int64_t{64} << 20;
 
 // All of a small object. NotFound.
 absl::StatusOr<std::string> ReadText(Store& store, const std::string& url) {
-  constexpr size_t kFirst = 16 << 10;  // with which one request does
+  constexpr size_t kFirst = 16 << 10;  // for texts this short one request is enough
   std::string text(kFirst, '\0');
   ASSIGN_OR_RETURN(const StoredObject object, store.FindAndRead(url, absl::MakeSpan(text)));
   if (object.bytes > kLongestText) return absl::NotFoundError(absl::StrCat(url, " is too long"));
@@ -140,7 +140,7 @@ absl::StatusOr<std::vector<std::string>> StoreJob::NamesOf(Store& store, const s
 }
 
 absl::Status StoreJob::Beat(int64_t count) const {
-  // The time tells a worker that was started again from the one before.
+  // The time distinguishes a restarted worker from the one before.
   return store_->Put(At("beat", worker_), absl::StrCat(absl::ToUnixMicros(absl::Now()), " ", count), /*create=*/false)
       .status();
 }
@@ -202,7 +202,7 @@ absl::Status StoreJob::Remove(Store& store, const std::string& folder) {
   const absl::StatusOr<std::vector<Store::Entry>> entries = store.List(folder);
   if (absl::IsNotFound(entries.status())) return absl::OkStatus();
   if (!entries.ok()) return entries.status();
-  // The list of names last: without it nobody knows what else the job has left.
+  // The list of names last: only it says what else the job has left.
   std::vector<std::string> urls;
   for (const Store::Entry& entry : *entries) {
     if (!entry.is_folder && entry.name != "job") urls.push_back(io::JoinPath(folder, entry.name));

@@ -9,8 +9,8 @@ namespace reshard::io {
 
 absl::Status WithKind(absl::Status status, CheckpointError kind);
 
-// For what no call reported: another process is in the way, or a file is not what this one left. Errors of calls (see
-// SystemError in files.h) have their kind.
+// Marks an error of the system that no call reported: another process is in the way, or a file is not what this one
+// left. Errors of calls (see SystemError in files.h) have their kind.
 absl::Status FromSystem(absl::Status status);
 
 }  // namespace reshard::io

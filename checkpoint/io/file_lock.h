@@ -25,8 +25,8 @@ class FileLock {
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
-  // Whether the path still names the file that is locked. Whoever removes or moves locked files makes locks of no
-  // meaning out of them, so look after having waited.
+  // Whether the path still names the file that is locked. A lock means nothing once its file is removed or moved, so
+  // check this after waiting.
   absl::StatusOr<bool> IsInPlace() const;
 
  private:

@@ -23,8 +23,8 @@ namespace {
 // Linux moves at most a little less than 2 GiB a call; a round number below it keeps later calls aligned.
 constexpr int64_t kMostAtOnce = int64_t{1} << 30;
 
-// Opens again for as long as a signal interrupts it. Nonblocking, so that a pipe that somebody put in place of a file
-// does not hold the caller up; regular files do not care.
+// Retries for as long as a signal interrupts it. Nonblocking, so that a pipe that somebody put in place of a file does
+// not block the caller; regular files are not affected.
 int OpenRetrying(const std::string& path, int flags, mode_t mode) {
   return Uninterrupted([&] { return CurrentSystem().Open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, mode); });
 }
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<ReadFile>> ReadFile::Open(const std::string& path
     CurrentSystem().Close(fd);
     return absl::DataLossError(absl::StrCat(path, " is not a regular file"));
   }
-  // Unsigned: a time that somebody made up may be far away, and has only to be another than before.
+  // Unsigned: a made-up time may be far away, and only has to differ from the one before.
   const uint64_t modified =
       static_cast<uint64_t>(facts.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(facts.st_mtim.tv_nsec);
   return std::make_unique<SystemFile>(path, fd, facts.st_size, static_cast<int64_t>(modified), count);
@@ -202,7 +202,7 @@ absl::Status WriteFile::WriteAt(int64_t at, std::string_view data) {
     const size_t ask = std::min<size_t>(data.size() - done, kMostAtOnce);
     const ssize_t put = CurrentSystem().PWrite(fd_, data.data() + done, ask, at + static_cast<int64_t>(done));
     if (put < 0 && errno == EINTR) continue;
-    // Nothing written and no reason: asking again could go on forever.
+    // Nothing written and no error: retrying could go on forever.
     if (put <= 0) return SystemError(put == 0 ? EIO : errno, "write", path_);
     done += static_cast<size_t>(put);
   }
@@ -210,7 +210,7 @@ absl::Status WriteFile::WriteAt(int64_t at, std::string_view data) {
 }
 
 absl::Status WriteFile::Sync() {
-  // Not repeated after a failure: the kernel has dropped the pages, and the next call would say that all is well.
+  // Not repeated after a failure: the kernel has dropped the pages, and the next call would report success.
   const int done = Uninterrupted([&] { return CurrentSystem().FSync(fd_); });
   return done == 0 ? absl::OkStatus() : SystemError(errno, "sync", path_);
 }
@@ -351,7 +351,7 @@ absl::Status CheckRelativePath(std::string_view relative) {
     return absl::InvalidArgumentError(absl::StrCat("the path ", Shown(relative), " ", reason));
   };
   if (relative.empty()) return refuse("is empty");
-  // Systems take some 4,000 with the directory's. What looks along a path goes one step for each of its parts.
+  // Systems take some 4,000 with the directory's. Walking along a path takes one step for each of its parts.
   constexpr size_t kLongest = 1024;
   if (relative.size() > kLongest) return refuse(absl::StrCat("has ", relative.size(), " bytes"));
   if (relative.find('\0') != std::string_view::npos) return refuse("has a NUL byte");

@@ -26,7 +26,7 @@ namespace reshard::io {
 absl::Status SystemError(int error, std::string_view what, std::string_view path);
 
 // Of a regular file: its bytes, and when it had last been written, in nanoseconds since 1970 (of a URL: another number
-// for another content).
+// if the content is another).
 struct FileFacts {
   int64_t bytes = 0;
   int64_t modified = 0;
@@ -50,17 +50,17 @@ class ReadFile {
 
   const std::string& path() const { return path_; }
   int64_t bytes() const { return bytes_; }  // when it was opened
-  // When it had last been written then, in nanoseconds since 1970.
+  // When it was last written, as of then, in nanoseconds since 1970.
   int64_t modified() const { return modified_; }
 
-  // How many bytes are better read in vain than left out, at the price of one more call.
+  // Up to how many bytes it is better to read in vain than to skip at the cost of one more call.
   virtual int64_t gap() const { return kGap; }
 
-  // How many bytes a reader that has to put them together had better ask for in one call.
+  // How many bytes a reader that gathers them in a buffer should ask for in one call.
   virtual int64_t most() const { return kMost; }
 
-  // These bytes are wanted now, one after the other. Where a call takes long, and they are few, all are read in one,
-  // and kept until they have been.
+  // Announces that these bytes will be read next, one after the other. Where calls take long, and the bytes are few,
+  // reads all of them in one call, and keeps them until then.
   virtual absl::Status ReadAhead(int64_t /*at*/, int64_t /*length*/) const { return absl::OkStatus(); }
   // Fills `out` from byte `at` on. DataLoss: the file ends before (how many bytes it has).
   virtual absl::Status ReadAt(int64_t at, absl::Span<char> out) const = 0;
@@ -92,7 +92,7 @@ class WriteFile {
   // Creates it; AlreadyExists when there is one. With `bytes` > 0 the space is taken at once where the filesystem can,
   // so that a full disk is known before the work; not in memory, where that takes as long as the work.
   static absl::StatusOr<std::unique_ptr<WriteFile>> Create(const std::string& path, int64_t bytes = 0);
-  // Opens one that is there, to go on with it.
+  // Opens an existing file, to continue it.
   static absl::StatusOr<std::unique_ptr<WriteFile>> Reopen(const std::string& path);
   ~WriteFile();  // closes it; what Close would have reported is lost
   WriteFile(const WriteFile&) = delete;
@@ -104,7 +104,7 @@ class WriteFile {
   absl::Status Truncate(int64_t bytes);
   // What was written is on the disk.
   absl::Status Sync();
-  // Errors that the system kept until now. May be called once.
+  // Closes the file; reports errors that the system kept until now. May be called once.
   absl::Status Close();
 
  private:
@@ -113,12 +113,12 @@ class WriteFile {
   int fd_;
 };
 
-// The facts of files of a directory, or the error with which ReadFile::Open would refuse each; those of a URL are asked
-// for at the same time.
+// The facts of files of a directory, or the error with which ReadFile::Open would refuse each; at a URL
+// asks for all in parallel.
 std::vector<absl::StatusOr<FileFacts>> LookAt(const std::string& directory, const std::vector<std::string>& names,
                                               bool follow_links);
 
-// Opens files of a directory, one after the other; those of a URL some ahead, at the same time.
+// Opens files of a directory, one after the other; at a URL some ahead, in parallel.
 class OpenInTurn {
  public:
   OpenInTurn(std::string directory, std::vector<std::string> names, bool follow_links)
@@ -141,11 +141,11 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 // Makes the entries of a directory durable.
 absl::Status SyncDirectory(const std::string& path);
 enum class FileKind { kNothing, kFile, kDirectory, kLink, kOther };
-// `names`: what ListDirectory says, where finding out has told it: of a directory at a URL.
+// `names`: gets what ListDirectory returns, if finding the kind has told it: for a directory at a URL.
 absl::StatusOr<FileKind> KindOf(const std::string& path, std::optional<std::vector<std::string>>* names = nullptr);
-// The same of names in a directory; at a URL all are asked for at the same time.
+// The same for names in a directory; at a URL asks for all in parallel.
 absl::StatusOr<std::vector<FileKind>> KindsOf(const std::string& directory, const std::vector<std::string>& names);
-// What a symbolic link says, whether there is anything or not. DataLoss: more than 4096 bytes.
+// The target of a symbolic link, whether it exists or not. DataLoss: more than 4096 bytes.
 absl::StatusOr<std::string> TargetOf(const std::string& link);
 
 // "a/b". `name` is used as it is.

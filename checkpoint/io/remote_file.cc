@@ -25,10 +25,10 @@ namespace {
 
 constexpr int64_t kBlock = int64_t{128} << 10;
 constexpr int64_t kSmall = int64_t{32} << 10;  // reads that come from blocks
-// Of a request: at least as much as is worth its latency.
+// Least bytes of a request: enough to be worth its latency.
 constexpr int64_t kLeastAsked = int64_t{2} << 20;
-// Requests of one process that are under way at the same time, where that many are worth it. More of them take no less
-// time, and a store answers only so many per second, which all hosts share that read below one prefix.
+// Requests that one process has under way at the same time, if that many are worth it. More would not take less time,
+// and a store answers only so many per second, shared by all hosts that read below one prefix.
 constexpr int64_t kAtOnce = 64;
 constexpr size_t kBlocksKept = 64;
 constexpr int64_t kMostAhead = int64_t{4} << 20;
@@ -57,8 +57,8 @@ class Blocks {
     const status::MutexLock lock(mutex_);
     if (!index_.contains(key)) Add(key, std::move(block));
   }
-  // The first block of a file as it is now. True: it was another one, and nothing is kept of the file any more. Its
-  // version is then a time too coarse to tell them apart.
+  // Keeps the first block of a file as it is now. True: it differed from the one kept before, and all other blocks of
+  // the file are dropped. Its version is then a time too coarse to tell them apart.
   bool Renew(const std::string& file, const std::string& key, Block block) {
     const status::MutexLock lock(mutex_);
     const auto found = index_.find(key);
@@ -274,7 +274,7 @@ absl::StatusOr<FileKind> KindOfRemote(const std::string& url, std::optional<std:
     if (what == 1) inside = ListRemote(url);
     return absl::OkStatus();
   };
-  // A server is asked for many names in place of a list: only where there is no file.
+  // In place of listing, a server is asked for many names: only if there is no file.
   const bool lists = stores::SchemeOf(url) != "https";
   RETURN_IF_ERROR(stores::AtOnce(lists ? 2 : 1, ask));
   if (file.ok()) return FileKind::kFile;

@@ -14,8 +14,8 @@
 
 namespace reshard::io {
 
-// Bytes of memory for all files at URLs together: the blocks, and libcurl with what it loads. What a store of Python
-// takes, an interpreter among it, is not in it.
+// Bytes of memory for all files at URLs together: the blocks, and libcurl with what it loads. Without what a store
+// of Python takes, such as the interpreter.
 inline constexpr int64_t kRemoteMemory = int64_t{24} << 20;
 // Bytes of what is read ahead (ReadFile::ReadAhead).
 inline constexpr int64_t kAheadMemory = int64_t{128} << 20;
@@ -28,13 +28,13 @@ inline constexpr int64_t kRemoteMost = int64_t{16} << 20;
 // The file at a URL. Reads of up to 32 KiB come from blocks of 128 KiB, of which the process keeps 64; others are asked
 // for in parts of at least 2 MiB, all at the same time: the fewer reads are under way, the more parts each has, 64 for
 // all of them together. `count` as ReadFile::Open.
-// Errors as the store's; when reading also FailedPrecondition: the file is another one than when it was opened.
+// Errors as the store's; when reading also FailedPrecondition: the file has changed since it was opened.
 absl::StatusOr<std::unique_ptr<ReadFile>> OpenRemote(const std::string& url, std::atomic<int64_t>* count);
 
-// What Open would say of its size and time.
+// The size and time that Open would find.
 absl::StatusOr<FileFacts> LookAtRemote(const std::string& url);
 
-// A file, where the store has one there; a directory, where it has some below; or nothing.
+// A file, if the store has one there; a directory, if it has some below; otherwise nothing.
 absl::StatusOr<FileKind> KindOfRemote(const std::string& url, std::optional<std::vector<std::string>>* names);
 
 // The names right below, as Store::List has them. NotFound: none.

@@ -40,7 +40,7 @@ class Remover {
   absl::Status Error(std::string_view name) const { return SystemError(errno, "remove", JoinPath(path_, name)); }
 
   absl::StatusOr<std::vector<std::string>> Names(int directory) const {
-    // A description of its own, whose place in the directory nobody else moves, and which CloseDir may close.
+    // A separate open file description: nobody else moves its position, and CloseDir may close it.
     const int fd = Uninterrupted([&] { return CurrentSystem().OpenAt(directory, ".", kDirectory); });
     if (fd < 0) return SystemError(errno, "list", path_);
     DIR* const list = Uninterrupted([&] { return CurrentSystem().FdOpenDir(fd); });
@@ -105,7 +105,7 @@ absl::Status RemoveTree(const std::string& path) {
   const int top = Uninterrupted([&] { return CurrentSystem().Open(path.c_str(), kDirectory, 0); });
   if (top < 0) {
     if (errno == ENOENT) return absl::OkStatus();
-    // No directory after all: what could not be unlinked is the news.
+    // Not a directory after all: reports why it could not be unlinked.
     return SystemError(errno == ENOTDIR || errno == ELOOP ? error : errno, "remove", path);
   }
   const absl::Status emptied = Remover(path, top).Empty();

@@ -12,8 +12,8 @@ namespace reshard::io {
 // deep. OK when there is nothing; entries that others remove meanwhile do not matter. Never leaves the directory, even
 // when others put links in place of directories meanwhile.
 //
-// Directories inside directories are moved up to the top before they are emptied, so that two open directories do for
-// any depth. After an error what is left may therefore lie elsewhere in the tree than it did.
+// Directories inside directories are moved up to the top before they are emptied, so that two open directories suffice
+// for any depth. After an error what is left may therefore lie elsewhere in the tree than it did.
 absl::Status RemoveTree(const std::string& path);
 
 }  // namespace reshard::io

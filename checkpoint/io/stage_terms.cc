@@ -15,7 +15,7 @@
 namespace reshard::io {
 namespace {
 
-// Nothing where there are none, or none that were written to their end.
+// Empty if there are none, or if they were not written completely.
 absl::StatusOr<std::string> TermsIn(const std::string& path) {
   constexpr int64_t kLongest = 4096;
   const absl::StatusOr<std::unique_ptr<ReadFile>> file = ReadFile::Open(path);
@@ -50,7 +50,7 @@ absl::Status AgreeOnTerms(const std::string& stage, const std::string& own, std:
                                                         Shown(found), ", this one has ", Shown(terms), ", in ", stage));
     }
   }
-  // Nobody else is in here: a torn one is that of a process that has died.
+  // No other process is in here: a torn file is that of a process that has died.
   return WriteWholeFile(path, absl::StrCat(status::View(terms), "\n"));
 }
 

@@ -10,11 +10,11 @@
 
 namespace reshard::io {
 
-// Whether a living process holds one of the workers' locks in `stage`, but for the one called `own`.
+// Whether a living process holds one of the workers' locks in `stage`, other than the one called `own`.
 absl::StatusOr<bool> OthersLive(const std::string& stage, const std::string& own);
 
-// STAGE/terms is `terms`, a line or none, and stays so for as long as the lock `own` is held. FailedPrecondition: it is
-// another, and others live by it.
+// Makes STAGE/terms `terms`, a line or none, for as long as the lock `own` is held. FailedPrecondition: it has other
+// terms, by which other processes live.
 absl::Status AgreeOnTerms(const std::string& stage, const std::string& own, std::string_view terms);
 
 }  // namespace reshard::io

@@ -163,7 +163,7 @@ absl::StatusOr<StagedDirectory::Progress> StagedDirectory::FindProgress(const st
   return absl::EndsWith(text, ".\n") ? Progress::kLost : Progress::kNotBegun;
 }
 
-// False: another process has ended and removed the stage in between; to be tried again.
+// False: another process has ended and removed the stage in between; try again.
 absl::StatusOr<bool> StagedDirectory::TryToBegin(const StageOptions& options) {
   const bool resume = options.resume;
   committed_ = found_stale_staging_ = false;

@@ -66,16 +66,16 @@ struct StageOptions {
 
 class StagedDirectory {
  public:
-  // Steps 1 and 2. `job` is 1 to 64 of [0-9a-zA-Z]. A relative destination is meant from the working directory, which
+  // Steps 1 and 2. `job` is 1 to 64 of [0-9a-zA-Z]. A relative destination starts at the working directory, which
   // must not change until the end; slashes and "." at its end do not matter. AlreadyExists, FailedPrecondition: above.
   // NotFound: PARENT. InvalidArgument: DST has no last part ("/", ".", "a/..").
   static absl::StatusOr<std::unique_ptr<StagedDirectory>> Begin(const std::string& destination, std::string_view job,
                                                                 const StageOptions& options);
-  // STAGE of a job of that name: for processes that write into what another one has begun. Errors as Begin.
+  // STAGE of a job of that name: for processes that write into a stage that another one has begun. Errors as Begin.
   static absl::StatusOr<std::string> StageOf(const std::string& destination, std::string_view job);
-  // Whether a job of that name has left anything beside DST, or works there. False where that is not to be seen.
+  // Whether a job of that name has left anything beside DST, or works there. False if that cannot be seen.
   static bool HasStaleStaging(const std::string& destination, std::string_view job);
-  // The bytes that STAGE/data of a job of that name takes on disk; 0 where that is not to be seen.
+  // The bytes that STAGE/data of a job of that name takes on disk; 0 if that cannot be seen.
   static int64_t StagedBytes(const std::string& destination, std::string_view job);
   // Gives up the lock; what was staged stays, for a job that resumes.
   ~StagedDirectory() = default;
@@ -94,14 +94,14 @@ class StagedDirectory {
 
   // Whether STAGE is still there. When not, Commit tells why.
   absl::StatusOr<bool> IsInPlace() const;
-  // Step 5 has happened, by whomever: no more is to be written, and Commit does the rest.
+  // Whether step 5 has happened, in any process: nothing more must be written, and Commit does the rest.
   absl::StatusOr<bool> HasMoved() const;
 
   // Steps 4 to 7. An error before step 5 leaves DST as it was; after it, DST is the new one and the error tells what of
-  // the cleaning up is left. May be called again after an error. FailedPrecondition: STAGE was taken away.
+  // the cleanup is left. May be called again after an error. FailedPrecondition: STAGE was taken away.
   absl::Status Commit();
-  // Removes STAGE; DST stays as it is. FailedPrecondition: other workers live in it. After that this one does not, and
-  // the last of those who abandon it removes it.
+  // Removes STAGE; DST stays as it is. FailedPrecondition: other workers live in it. This one then no longer does, and
+  // the last worker that abandons STAGE removes it.
   absl::Status Abandon();
 
  private:

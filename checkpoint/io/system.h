@@ -25,8 +25,7 @@ class System {
   virtual int FSync(int fd);
   virtual int FTruncate(int fd, off_t bytes);
   virtual int FAllocate(int fd, off_t at, off_t bytes);  // fallocate(2): takes space, writes nothing
-  // Whether space that is taken is filled with zeros then and there, since the file is in memory: as much work as to
-  // write it.
+  // Whether taking space fills it with zeros at once, since the file is in memory: as much work as writing it.
   virtual bool FillsTakenSpace(int fd);
   virtual int FStat(int fd, struct stat* out);
   virtual int LStat(const char* path, struct stat* out);
@@ -42,7 +41,7 @@ class System {
   virtual DIR* OpenDir(const char* path);
   virtual struct dirent* ReadDir(DIR* directory);  // null with errno 0 at the end
   virtual int CloseDir(DIR* directory);
-  // Relative to an open directory: what its path leads to may be changed by others meanwhile, it is not.
+  // Relative to an open directory: others may change what its path leads to, but not the directory itself.
   virtual int OpenAt(int directory, const char* name, int flags);
   virtual int UnlinkAt(int directory, const char* name, int flags);
   virtual int RenameAt(int from, const char* name, int to, const char* new_name);
@@ -52,7 +51,7 @@ class System {
 // The system in use: the real one unless a test put another in its place.
 System& CurrentSystem();
 
-// What `call` returns, which is made again for as long as a signal interrupts it.
+// Repeats `call` for as long as a signal interrupts it, and returns its result.
 template <typename Call>
 auto Uninterrupted(Call call) {
   for (;;) {

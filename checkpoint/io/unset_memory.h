@@ -32,8 +32,7 @@ class UnsetMemory {
   char* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Makes it `bytes` large, more than before; what it contains stays, where it lies when the system can do that. Throws
-  // bad_alloc.
+  // Makes it `bytes` large, more than before. The contents stay, in place if the system can do that. Throws bad_alloc.
   void Grow(size_t bytes) {
     if (bytes == size_) return;
     void* const grown = std::realloc(data_, bytes);

@@ -9,7 +9,7 @@
 
 namespace reshard::io {
 
-// Removes what is at `path`, and writes a new file there. Its bytes are on the disk then; its name is when the caller
+// Removes what is at `path`, and writes a new file there. Its bytes are then on the disk; its name is once the caller
 // has synced the directory. Errors of the system.
 absl::Status WriteWholeFile(const std::string& path, std::string_view bytes);
 

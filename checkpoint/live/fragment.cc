@@ -16,7 +16,7 @@ Region BoxRegion(absl::Span<const int64_t> size, absl::Span<const int64_t> local
   return region;
 }
 
-// Each of the boxes goes on with an interval of one more dimension, which begins at `local` in the fragment.
+// Extends each box by an interval of one more dimension. The interval begins at `local` in the fragment.
 void AddDim(const DimLayout& dim, const Interval& interval, int64_t local, std::vector<FragmentBox>& boxes) {
   const std::vector<std::vector<Interval>> parts = layout::BoxesOfRun(layout::SizesOf(dim), interval);
   std::vector<FragmentBox> out;
@@ -42,7 +42,7 @@ void AddDim(const DimLayout& dim, const Interval& interval, int64_t local, std::
 std::vector<FragmentBox> FragmentBoxes(const Layout& layout, int64_t position) {
   const auto rank = static_cast<size_t>(layout.rank());
   std::vector<std::vector<Interval>> intervals;
-  std::vector<std::vector<int64_t>> begins;  // of each interval, in the fragment
+  std::vector<std::vector<int64_t>> begins;  // where each interval begins in the fragment
   for (int d = 0; d < layout.rank(); ++d) {
     intervals.push_back(layout.Intervals(position, d));
     if (intervals.back().empty()) return {};

@@ -1,5 +1,5 @@
-// A device's fragment of a tensor as boxes, which is what files contain. A fragment is the product of one list of
-// intervals per dimension, stored densely; each combination of intervals is a box of the tensor and a box of the
+// Splits a device's fragment of a tensor into boxes, which is what files contain. A fragment is the product of one list
+// of intervals per dimension, stored densely; each combination of intervals is a box of the tensor and a box of the
 // fragment.
 #ifndef RESHARD_CHECKPOINT_LIVE_FRAGMENT_H_
 #define RESHARD_CHECKPOINT_LIVE_FRAGMENT_H_
@@ -20,17 +20,17 @@ struct FragmentBox {
   std::vector<int64_t> local;  // in the fragment, whose dimensions are the layout's
 };
 
-// Ascending; none when the fragment has no elements. A fragment of no dimensions is one box of none. An interval of
-// flattened dimensions is several boxes.
+// The boxes of the fragment at `position`, ascending; none if it has no elements. A 0-d fragment is one 0-d box. An
+// interval of flattened dimensions becomes several boxes.
 std::vector<FragmentBox> FragmentBoxes(const Layout& layout, int64_t position);
 
-// Where a box of the tensor that lies within one box of the fragment begins in the fragment.
+// Where a box of the tensor begins in the fragment. The box lies within one box of the fragment.
 std::vector<int64_t> LocalOffset(const Layout& layout, int64_t position, absl::Span<const int64_t> offset);
 
-// What lies at `local` in a fragment, with the tensor's dimensions: the memory from there on, and strides that hold
+// Addresses what lies at `local` in a fragment with the tensor's dimensions: where it begins, and strides that hold
 // within one box of the fragment.
 struct InFragment {
-  int64_t elements = 0;  // from the fragment's first one
+  int64_t elements = 0;  // from the fragment's first element
   Dims strides;          // in elements, one per dimension of the tensor
 };
 InFragment At(const Layout& layout, absl::Span<const int64_t> local, absl::Span<const int64_t> strides);

@@ -34,13 +34,13 @@ namespace {
 
 constexpr int64_t kLargestStripe = int64_t{4} << 20;  // bytes that a thread reads at a time
 
-// What becomes of one entry.
+// How one entry is loaded.
 struct Wanted {
   int64_t tensor = 0;  // in the catalog
   DType dtype = DType::kF32;
   Layout layout;
   Layout read;            // equal to `layout` where nothing has to be redistributed
-  bool moves = false;     // it is not equal: the same on all ranks
+  bool moves = false;     // `read` differs from `layout`; the same on all ranks
   int64_t read_most = 0;  // bytes of the largest fragment that a rank reads
   TensorView into;
 };
@@ -51,7 +51,7 @@ struct Group {
   size_t end = 0;
 };
 
-// Memory for the fragments that a group reads before it redistributes them; kept for the next group but one.
+// Memory for the fragments that a group reads before it redistributes them; reused for the next group but one.
 class Fragments {
  public:
   void Reserve(int64_t bytes) {
@@ -72,7 +72,7 @@ class Loading {
   Loading(Communicator& communicator, const LoadOptions& options)
       : communicator_(communicator), options_(options), redistributor_(&communicator, MoveOptions(options)) {}
 
-  // `open` gives the source, which may be somebody else's, or says why there is none.
+  // `open` returns the source, which may belong to somebody else, or why there is none.
   absl::StatusOr<LoadSummary> Run(absl::FunctionRef<absl::StatusOr<source::Source*>()> open,
                                   absl::Span<const LoadEntry> entries, absl::Span<const LoadItem> items) {
     const auto start = std::chrono::steady_clock::now();
@@ -87,7 +87,7 @@ class Loading {
     status = progress.Begin();
     if (status.ok()) status = status::NoThrow("loading", [&] { return ReadItems(items); });
     Cut();
-    // What goes wrong from here on reaches the others with the next exchange, or at the end.
+    // Errors from here on reach the other ranks with the next exchange, or at the end.
     std::future<absl::Status> ahead = status.ok() ? StartReading(0) : std::future<absl::Status>();
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (status.ok()) status = progress.Await(ahead);
@@ -223,8 +223,8 @@ class Loading {
     return absl::OkStatus();
   }
 
-  // The shape of the first chunk with elements; of a tensor of one dimension where there are none. What a recipe makes
-  // has no chunks, and counts as one.
+  // The shape of the first chunk with elements. If there is none, ones, in at least one dimension. A tensor that a
+  // recipe makes has no chunks, and counts as one.
   static std::vector<int64_t> TypicalChunk(const Catalog& catalog, const Catalog::Tensor& tensor) {
     for (int64_t i = 0; i < tensor.num_chunks; ++i) {
       const Catalog::Chunk chunk = catalog.chunk(tensor, i);
@@ -257,8 +257,8 @@ class Loading {
     return absl::OkStatus();
   }
 
-  // Where a group goes: `loaded_`, the targets or memory in which they are staged, and `views_`, what this rank reads
-  // into: the same, or fragments to be redistributed.
+  // Sets where a group goes. `loaded_`: the targets, or memory that stages them. `views_`: what this rank reads into,
+  // which is the same, or fragments to redistribute.
   void MakeViews(size_t g) {
     Fragments& memory = fragments_[g % 2];
     std::vector<TensorView>& views = views_[g % 2];
@@ -323,7 +323,7 @@ class Loading {
     return live::ReadParts(*source_, parts, source_->ReadThreads(options_.threads, live::kMostThreads), progress_);
   }
 
-  // Redistributes what a group has read. Where nothing of it moves there is no exchange, and an error waits.
+  // Redistributes what a group has read. If none of it moves, there is no exchange, and an error waits for a later one.
   absl::Status Exchange(size_t g, const absl::Status& own) {
     std::vector<Problem> problems;
     std::vector<ConstTensorView> sources;
@@ -344,7 +344,7 @@ class Loading {
     return moved.status();
   }
 
-  // What was loaded of a group agrees with what was loaded before into the same memory, and is there, too.
+  // Checks that what a group loaded agrees with what was loaded into the same memory before, and puts it there.
   absl::Status Settle(size_t g) {
     for (size_t i = groups_[g].first; i < groups_[g].end; ++i) {
       const std::optional<size_t> other = shared_.Settle(i, loaded_[g % 2][i - groups_[g].first]);
@@ -371,7 +371,7 @@ class Loading {
   std::vector<Group> groups_;
   int64_t to_read_ = 0;  // bytes of the tensors, by this rank
   live::Progress* progress_ = nullptr;
-  // Of the group that is read and of the one that is redistributed meanwhile.
+  // Of the group that is being read, and of the one that is redistributed meanwhile.
   Fragments fragments_[2];
   std::vector<TensorView> views_[2];
   std::vector<TensorView> loaded_[2];

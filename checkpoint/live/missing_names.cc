@@ -20,10 +20,10 @@ constexpr size_t kWithNearest = 3;
 
 struct Prefix {
   std::string text;
-  bool there_have_it = false;  // and not those that are asked for
+  bool there_have_it = false;  // and the missing names lack it
 };
 
-// The shortest prefix, ended by a dot, that all names lack, or that all have and should not.
+// The shortest prefix, ending in a dot, that all missing names lack, or that all have and should not.
 std::optional<Prefix> CommonPrefix(const std::vector<std::string>& missing, const std::vector<std::string>& there) {
   const absl::flat_hash_set<std::string_view> known(there.begin(), there.end());
   std::set<std::string> lacking, added;

@@ -1,4 +1,4 @@
-// What to say of names that are asked for and not there.
+// The message about requested names that do not exist.
 #ifndef RESHARD_CHECKPOINT_LIVE_MISSING_NAMES_H_
 #define RESHARD_CHECKPOINT_LIVE_MISSING_NAMES_H_
 
@@ -8,8 +8,8 @@
 namespace reshard::live {
 
 // 3 names are not in the checkpoint: "a.w" (did you mean "a.W"?), "b", "c"; all are there with the prefix "model."
-// `where` is "the checkpoint". Names the first ten, and the nearest name of the first three. Requires missing names;
-// each of them once.
+// Here `where` is "the checkpoint". Lists the first ten, and for the first three the nearest existing name. Requires at
+// least one missing name, and each only once.
 std::string MissingNames(const std::vector<std::string>& missing, const std::vector<std::string>& there,
                          const std::string& where);
 

@@ -14,21 +14,21 @@
 
 namespace reshard::live {
 
-// Threads that read or write files beside the rank that computes.
+// Maximum number of threads that read or write files on a rank, beside its computation.
 inline constexpr int kMostThreads = 4;
 
 struct Placement {
   Layout layout;
-  int64_t position = -1;  // of this rank in the mesh; -1: it is not in it
+  int64_t position = -1;  // of this rank in the mesh; -1: not in the mesh
 };
 
-// The placements of a rank's tensors. Each mesh is looked at once.
+// Finds the placements of a rank's tensors. Looks at each mesh once.
 class Placements {
  public:
   // `communicator` must outlive it.
   explicit Placements(const Communicator& communicator) : communicator_(communicator) {}
-  // InvalidArgument: partial values (there is nothing to load into or save from before they are reduced), a mesh
-  // with devices that the communicator does not have.
+  // This rank's placement in the layout. InvalidArgument: partial values (nothing can be loaded into or saved from them
+  // before they are reduced), a mesh with devices that the communicator does not have.
   absl::StatusOr<Placement> Find(const Layout& layout);
 
  private:
@@ -36,11 +36,11 @@ class Placements {
   absl::flat_hash_map<Mesh, int64_t> positions_;  // of this rank, in meshes whose devices are all ranks
 };
 
-// InvalidArgument unless the view is this rank's fragment: its dtype and local shape, memory of the host; no elements
-// where the rank is not in the mesh.
+// InvalidArgument unless the view is this rank's fragment: its dtype and local shape, in host memory; no elements if
+// the rank is not in the mesh.
 absl::Status CheckFragment(const Placement& placement, DType dtype, const ConstTensorView& view);
 
-// The layout itself, or, for a 0-d tensor, that of the same element in one dimension, which can be sharded.
+// The layout itself; for a 0-d tensor, a layout of one dimension with the same element, which can be sharded.
 Layout AtLeastOneDimension(const Layout& layout);
 
 }  // namespace reshard::live

@@ -1,4 +1,4 @@
-// How far a load or a save of this rank is: its threads count, and the thread that was called tells.
+// Progress of a load or save on this rank: its threads count the work that is done, and the calling thread tells.
 #ifndef RESHARD_CHECKPOINT_LIVE_PROGRESS_H_
 #define RESHARD_CHECKPOINT_LIVE_PROGRESS_H_
 
@@ -16,22 +16,23 @@ namespace reshard::live {
 
 class Progress {
  public:
-  // Tells of `total` bytes, in the measure in which the `work` bytes are done that are counted. Without `tell` nothing
-  // is told.
+  // Tells how many of `total` bytes are done, in proportion to how many of the `work` bytes Add has counted. Tells
+  // nothing if `tell` is empty.
   Progress(int64_t total, int64_t work, const TellProgress& tell);
 
   // From any thread.
   void Add(int64_t work) { done_.fetch_add(work, std::memory_order_relaxed); }
-  // Ends the work soon after telling had an error.
+  // Asks the work to stop once `tell` has returned an error.
   std::stop_token stop() const { return stop_.get_token(); }
 
-  // These tell from the thread that calls them, and return the error of telling. The beginning, and the end: `done` is
-  // 0, and `total`.
+  // These tell from the calling thread, and return the error of `tell`. Begin tells that 0 bytes are done, End that
+  // `total` are.
   absl::Status Begin();
   absl::Status End();
-  // Waits for `work`, which looks at stop(), and tells a few times a second. Takes its result: it is no longer valid.
+  // Waits for `work`, which looks at stop(), and tells a few times a second. Takes the result of `work`, which is then
+  // no longer valid.
   absl::Status Await(std::future<absl::Status>& work);
-  // Does `work`, which looks at stop(): as Await, on a thread of its own if there is somebody to tell.
+  // Runs `work`, which looks at stop(), and tells as Await does. It runs on a thread of its own unless `tell` is empty.
   absl::Status During(const std::function<absl::Status()>& work);
 
  private:

@@ -11,14 +11,14 @@
 namespace reshard::live {
 namespace {
 
-// Of files that are in memory and of messages between processes of one machine; where both are slower they are so
-// about alike.
+// For files that are in memory, and messages between processes of one machine. Elsewhere both are slower, by about the
+// same factor.
 constexpr double kNanosecondsPerByteRead = 0.5;
 constexpr double kNanosecondsPerRun = 2000;
 constexpr double kNanosecondsPerByteMoved = 1.0;
 
-// What of a chunk is in one run, along each dimension of the layout: of flattened ones, whole inner dimensions and some
-// of the one in front.
+// How much of a chunk is in one run along each dimension of the layout. In flattened dimensions a run has whole inner
+// dimensions and a part of the next outer one.
 std::vector<int64_t> AlongDims(const Layout& layout, absl::Span<const int64_t> chunk) {
   std::vector<int64_t> out;
   for (const DimLayout& dim : layout.dims()) {
@@ -34,12 +34,12 @@ std::vector<int64_t> AlongDims(const Layout& layout, absl::Span<const int64_t> c
   return out;
 }
 
-// Of the device at position 0, which has the most of everything but for uneven sizes.
+// Estimated time of the device at position 0, which has the most of everything unless sizes are uneven.
 double Nanoseconds(const Layout& read, const Layout& target, bool is_part_of_target, int64_t element,
                    absl::Span<const int64_t> chunk) {
   const auto bytes = static_cast<double>(read.MaxLocalElements() * element);
   double run = static_cast<double>(element);
-  bool whole = true;  // in the dimensions behind
+  bool whole = true;  // in the dimensions after this one
   for (int d = read.rank(); d-- > 0;) {
     const std::vector<Interval> intervals = read.Intervals(0, d);
     const int64_t longest = intervals.empty() ? 0 : intervals.front().length();
@@ -68,7 +68,7 @@ absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<
     least = time;
     return absl::OkStatus();
   };
-  // Devices of a slot table hold the same indices, so that it is no way to read each element once.
+  // Devices of a slot table hold indices in common, so such a target cannot read each element once.
   for (size_t d = 0; d < target.dims().size() && !target.slot_dim(); ++d) {
     std::vector<DimLayout> dims = target.dims();
     for (const AxisRef& axis : free) dims[d].factors.push_back(Factor::Along(axis));

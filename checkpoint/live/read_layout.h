@@ -1,4 +1,4 @@
-// Which rank reads which part of a tensor, if each element is to be read once.
+// Which rank reads which part of a tensor when each element is read once.
 #ifndef RESHARD_CHECKPOINT_LIVE_READ_LAYOUT_H_
 #define RESHARD_CHECKPOINT_LIVE_READ_LAYOUT_H_
 
@@ -13,11 +13,11 @@
 namespace reshard::live {
 
 // The layout in which the devices of a target layout read a tensor of one dimension or more. Every axis of the mesh
-// shards it, so that no two devices have an element in common.
+// shards it, so that no two devices read the same element.
 //
-// Chosen by estimated time among two kinds, for every dimension: the target with its replicas cut along the dimension,
-// after which only replicas have to be gathered; and the dimension cut by all axes, which is better where the target's
-// fragments are small pieces of what lies together in the files. `chunk` is the shape of a typical chunk.
+// Of two candidates per dimension, picks the one with the least estimated time: the target with its replicas cut along
+// the dimension, after which only replicas have to be gathered; or the dimension cut by all axes, which is better where
+// the target's fragments are small pieces of what is contiguous in the files. `chunk` is the shape of a typical chunk.
 // Deterministic. Errors as Layout::Create.
 absl::StatusOr<Layout> ReadLayout(const Layout& target, DType dtype, absl::Span<const int64_t> chunk);
 

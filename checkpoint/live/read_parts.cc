@@ -22,17 +22,17 @@ source::Box BoxOf(const PartRead& part) {
 
 bool IsScalar(const source::Source& source, int64_t tensor) { return source.catalog().tensors()[tensor].shape.empty(); }
 
-// The part of it with these elements.
+// The part of `whole` with these elements.
 PartRead Within(const PartRead& whole, absl::Span<const int64_t> offset, absl::Span<const int64_t> size) {
   PartRead part{whole.tensor, {offset.begin(), offset.end()}, {size.begin(), size.end()}, whole.local, whole.into};
   for (size_t d = 0; d < part.local.size(); ++d) part.local[d] += offset[d] - whole.offset[d];
   return part;
 }
 
-// What does not lie in one piece where it is read to comes through a buffer, this much at a time: it is read, checked
-// and put in place while it is in a core's own cache.
+// What is not contiguous in its destination goes through a buffer, this much at a time: it is read, checked and put in
+// place while it is in a core's own cache.
 constexpr int64_t kBuffered = int64_t{256} << 10;
-// As much as is worth a request.
+// Enough to be worth a request.
 constexpr int64_t kBufferedOfUrl = int64_t{8} << 20;
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kStreams = ".distcp";
 
-// The rank of a name that begins with "__3_" or "__3.", which is how PyTorch and this library call files of streams and
+// The rank of a name that begins with "__3_" or "__3.", which is how PyTorch and this library name files of streams and
 // the metadata of one rank; -1 for any other name.
 int64_t RankOf(std::string_view name, char after) {
   if (!name.starts_with("__")) return -1;
@@ -49,18 +49,18 @@ std::string SidecarText(const std::string& metadata_name, const NewMetadata& met
   return sidecar.ToJson();
 }
 
-// The calls of a directory or of a store that the steps take.
+// What the steps need of a directory or of a store.
 class Folder {
  public:
   virtual ~Folder() = default;
-  // What will be the file of that name.
+  // Prepares the file of that name, which Show makes visible.
   virtual absl::Status Stage(const std::string& name, const std::string& bytes) = 0;
-  // It is, from one instant on, and lasts; so does all that was removed before.
+  // The staged file appears at one instant, and lasts. All earlier removals last, too.
   virtual absl::Status Show() = 0;
   // OK where there is nothing.
   virtual absl::Status Remove(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<std::string>> Names() = 0;
-  // All that was removed stays so.
+  // All removals last.
   virtual absl::Status Sync() = 0;
 };
 

@@ -147,7 +147,7 @@ class Saving {
     return progress.End();
   }
 
-  // Nothing where all that this rank holds is stored by others.
+  // This rank's file in the plan; nullopt if others store everything that it holds.
   std::optional<int32_t> OwnFile() const {
     const std::string name = absl::StrCat("__", communicator_.rank(), "_0.distcp");
     const auto found = std::find_if(plan_->files().begin(), plan_->files().end(),
@@ -165,8 +165,8 @@ class Saving {
     return file->Finish();
   }
 
-  // The payload, and what stands around it, of which what is before has the payload's checksum: where bytes have to
-  // come in order, the sums are made first.
+  // Writes the payload and its frame. The part of the frame before the payload has the payload's checksum, so if bytes
+  // have to come in order, the checksums are computed first.
   absl::Status WritePiece(size_t index, live::SaveFile& file, std::string& buffer, live::Progress& progress) {
     const output::OutputPlan::OutputPiece& piece = plan_->pieces()[index];
     hash::ContentSums sums;
@@ -210,7 +210,7 @@ class Saving {
     return piece.payload_bytes > 0 ? PassOnBox(piece, buffer, pass_on) : absl::OkStatus();
   }
 
-  // The elements of a box of this rank's fragment, row-major: as they lie there, or put together in the buffer.
+  // Passes on the elements of a box of this rank's fragment, row-major: in place, or gathered in the buffer.
   template <typename Pass>
   absl::Status PassOnBox(const output::OutputPlan::OutputPiece& piece, std::string& buffer, const Pass& pass_on) {
     const auto tensor = static_cast<size_t>(piece.tensor);

@@ -20,7 +20,7 @@ class FileInDirectory final : public SaveFile {
       : file_(std::move(file)), journal_(std::move(journal)) {}
 
   absl::Status WriteAt(int64_t at, std::string_view bytes) override {
-    // Writes to one file take turns in the kernel, where those that wait keep their cores busy.
+    // The kernel serializes writes to one file, and threads that wait there keep their cores busy.
     const status::MutexLock lock(writing_);
     return file_->WriteAt(at, bytes);
   }
@@ -86,7 +86,7 @@ class DirectoryPlace final : public SavePlace {
     return stage_->Commit();
   }
 
-  // The stage is moved away first: what a rank may still write is in it.
+  // The stage is moved away first, along with what a rank may still be writing in it.
   void Abandon(bool) override {
     if (stage_ != nullptr && !stage_->was_committed()) stage_->Abandon().IgnoreError();
   }

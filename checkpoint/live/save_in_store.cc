@@ -124,7 +124,7 @@ class StorePlace final : public SavePlace {
     ASSIGN_OR_RETURN(const auto headers, output::MakeHeaders(saved_.catalog, saved_.plan, saved_.job, hashes));
     is_committing_ = true;
     RETURN_IF_ERROR(into_store::PutHeaders(target(), headers, replaces_));
-    // It is there. What cannot be removed now is removed by the next save to the same URL, or by --clean.
+    // The checkpoint is there. The next save to the same URL, or --clean, removes what cannot be removed now.
     absl::Status tidied = into_store::DeleteAll(*at_.store, at_.url, old_);
     heartbeat_.reset();
     if (tidied.ok()) tidied = job_->Remove();
@@ -134,8 +134,8 @@ class StorePlace final : public SavePlace {
 
   void Abandon(bool all_ended) override {
     heartbeat_.reset();
-    // What a lost rank may still write, or what has appeared although the store reported an error, is found by its
-    // names in the job's folder.
+    // The names in the job's folder then lead to what a lost rank may still write, or what has appeared although the
+    // store reported an error.
     if (!has_begun_ || !all_ended || is_committing_) return;
     if (into_store::DeleteAll(*at_.store, at_.url, saved_.plan.FileNames()).ok()) job_->Remove().IgnoreError();
   }
@@ -143,7 +143,7 @@ class StorePlace final : public SavePlace {
  private:
   into_store::Target target() const { return {*at_.store, at_.url, *job_}; }
 
-  // This rank's records are those of an attempt from now on.
+  // From now on this rank's records belong to `attempt`.
   void Belong(const std::string& attempt) { job_.emplace(at_.store, at_.url, saved_.job, attempt, saved_.rank); }
 
   // "__3_0.distcp" becomes "__3_0-TAG.distcp".
@@ -155,7 +155,7 @@ class StorePlace final : public SavePlace {
     }
   }
 
-  // What the coordinator has begun.
+  // Joins the save that the coordinator has begun.
   absl::Status Join() {
     const auto seen = [&](const absl::Status& status) -> absl::Status {
       if (!absl::IsNotFound(status)) return status;
@@ -177,7 +177,7 @@ class StorePlace final : public SavePlace {
   const SavePlan saved_;
   const std::string folder_;
   std::optional<StoreJob> job_;
-  // Of the coordinator.
+  // On the coordinator only.
   bool replaces_ = false;
   bool has_begun_ = false;
   bool is_committing_ = false;

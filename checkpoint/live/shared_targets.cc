@@ -38,7 +38,7 @@ bool HasAddress(const ConstTensorView& view, const char* address) {
   return rest < SizeOf(view.dtype);
 }
 
-// Calls `visit` with byte offsets in either view and a number of bytes, for runs that lie together in both, until it
+// Calls `visit` with byte offsets in either view and a number of bytes, for runs that are contiguous in both, until it
 // returns false. The views have the same shape.
 void VisitRuns(const ConstTensorView& a, const ConstTensorView& b,
                absl::FunctionRef<bool(int64_t, int64_t, int64_t)> visit) {
@@ -119,7 +119,7 @@ std::optional<size_t> SharedTargets::Settle(size_t i, const ConstTensorView& loa
   const char* different = nullptr;
   if (staged(i)) {
     const auto span = ByteSpan(targets_[i]);
-    // Most often it is the same memory as that of another one, or a part of it.
+    // Usually it is the memory of another target, or a part of it.
     const bool is_within = std::any_of(set.settled.begin(), set.settled.end(), [&](size_t other) {
       const auto [other_first, other_end] = ByteSpan(targets_[other]);
       return other_first <= span.first && span.second <= other_end && !HasGaps(targets_[other]);
@@ -147,7 +147,7 @@ const char* SharedTargets::FirstDifference(size_t i, const ConstTensorView& load
   return different;
 }
 
-// The same where the set has been written; elsewhere what was loaded is copied.
+// As FirstDifference where the set has been written; elsewhere copies what was loaded.
 const char* SharedTargets::FirstDifferenceOrWrite(size_t i, const ConstTensorView& loaded, Set& set) {
   if (set.written.empty()) {
     set.written.resize(set.end - set.first);

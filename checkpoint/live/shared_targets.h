@@ -25,20 +25,20 @@ class SharedTargets {
   bool staged(size_t i) const { return sets_[i] >= 0 && !first_[i]; }
   // Bytes of memory that staging target i takes.
   int64_t StagedBytes(size_t i) const;
-  // Target i in that memory: the same shape, without gaps, its dimensions in the order that they have in the target.
+  // Target i in that memory: the same shape, without gaps, its dimensions in the target's memory order.
   TensorView StagedIn(size_t i, char* memory) const;
 
-  // Settles target i, once it is loaded: into `loaded` if it is staged, else where it is. Calls are in the order of the
+  // Settles target i after it was loaded: into `loaded` if it is staged, else in place. Calls come in the order of the
   // targets. Post-condition: the target holds what was loaded. If an earlier target of the set has other contents at
-  // an address that both have, that one is returned, and the contents of the set are unspecified.
+  // an address that both have, returns that target, and the contents of the set are unspecified.
   std::optional<size_t> Settle(size_t i, const ConstTensorView& loaded);
 
  private:
   struct Set {
-    const char* first = nullptr;  // of the bytes of all
+    const char* first = nullptr;  // of the bytes of all targets
     const char* end = nullptr;
     std::vector<size_t> settled;
-    std::vector<bool> written;  // by byte, made when a target has bytes that no single settled one is known to have
+    std::vector<bool> written;  // by byte; made for the first target that no single settled one is known to cover
   };
 
   const char* FirstDifference(size_t i, const ConstTensorView& loaded) const;

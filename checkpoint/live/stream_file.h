@@ -1,5 +1,5 @@
-// A file or an object of streams, as the `.distcp` files of PyTorch's distributed checkpoints are: one after the other,
-// each what torch.save writes for one tensor, or the bytes of one value.
+// Writes a file or an object of streams, such as the `.distcp` files of PyTorch's distributed checkpoints: one after
+// the other, each what torch.save writes for one tensor, or the bytes of one value.
 #ifndef RESHARD_CHECKPOINT_LIVE_STREAM_FILE_H_
 #define RESHARD_CHECKPOINT_LIVE_STREAM_FILE_H_
 
@@ -32,25 +32,25 @@ class StreamFile {
   class Target;
 
   ~StreamFile();
-  // AlreadyExists: there is something of that name. Errors of the system as io/files.h.
-  // At a URL: `lengths` are those of all streams that will be added. A stream waits in memory for its End, as its sums
-  // are written before it, and the object appears with Finish, in place of one of that name. Errors of
+  // Creates a file. AlreadyExists: something has that name. Errors of the system as io/files.h.
+  // At a URL: `lengths` are those of all streams that will be added. A stream stays in memory until its End, since its
+  // checksums are written before it. The object appears with Finish, and replaces one of that name. Errors of
   // stores::DestinationAt and of the store.
   static absl::StatusOr<std::unique_ptr<StreamFile>> Create(const std::string& path,
                                                             absl::Span<const int64_t> lengths = {});
 
-  // Bytes of the stream of such a tensor; -1 where Begin does not take it.
+  // Length in bytes of the stream of such a tensor; -1 if Begin refuses it.
   static int64_t StreamBytes(DType dtype, absl::Span<const int64_t> shape);
-  // A tensor comes in pieces, so that no rank needs it whole in memory: Begin, then Append for its elements in
-  // row-major order, dense, then End. InvalidArgument: Begin before the End of the one before; more bytes than a stream
+  // Adds a tensor in pieces, so that no rank needs all of it in memory: Begin, then Append with its elements in
+  // row-major order, dense, then End. InvalidArgument: Begin before the previous stream's End; more bytes than a stream
   // can have (4 GiB less a little); Append or End that does not fit what was begun.
   absl::Status Begin(DType dtype, absl::Span<const int64_t> shape);
   absl::Status Append(std::string_view bytes);
   absl::StatusOr<Stream> End();
-  // A value that is bytes already.
+  // Adds a value that is already bytes.
   absl::StatusOr<Stream> AddBytes(std::string_view bytes);
 
-  // Nothing is added any more; with `sync`, everything is on the disk.
+  // Ends the file: nothing is added after this. With `sync`, everything is on the disk.
   absl::Status Finish(bool sync);
 
  private:

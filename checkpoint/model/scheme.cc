@@ -65,7 +65,7 @@ struct Family {
 constexpr std::array<Family, 3> kFamilies = {{{"llama", kLlama}, {"gpt2", kGpt2}, {"neox", kNeox}}};
 constexpr std::array<std::string_view, 4> kSchemes = {"replicate", "fsdp", "tp", "ep"};
 
-// By what names the axis of a scheme is guessed.
+// Names by which the axis of a scheme is guessed.
 constexpr std::array<std::string_view, 4> kTensorAxes = {"tp", "model", "tensor", "mp"};
 constexpr std::array<std::string_view, 2> kExpertAxes = {"ep", "expert"};
 
@@ -164,7 +164,7 @@ absl::StatusOr<Scheme> Scheme::Parse(std::string_view text, const Mesh& mesh, ab
   scheme.mesh_ = mesh;
   std::vector<bool> used(static_cast<size_t>(mesh.num_axes()));
   const std::vector<std::string> parts = absl::StrSplit(status::View(text), '+');
-  // Those that say their axis, or guess one by its name, first: fsdp takes the rest.
+  // First the parts that name their axis or guess it by its name: fsdp takes the rest.
   for (const bool is_rest : {false, true}) {
     for (const std::string& part : parts) {
       if ((part == "fsdp") == is_rest) RETURN_IF_ERROR(scheme.Use(part, &used));

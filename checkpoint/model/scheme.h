@@ -31,7 +31,7 @@ std::optional<int> TensorParallelDim(std::string_view family, std::string_view n
 
 class Scheme {
  public:
-  // Whether the text is one, and not a layout rule: it begins with the name of a scheme.
+  // Whether the text is a scheme and not a layout rule: it begins with the name of a scheme.
   static bool IsScheme(std::string_view text);
   // Errors: those of ModelLayout::Parse.
   static absl::StatusOr<Scheme> Parse(std::string_view text, const Mesh& mesh, absl::Span<const ModelTensor> model);
@@ -43,7 +43,7 @@ class Scheme {
  private:
   absl::Status Use(std::string_view text, std::vector<bool>* used);
   absl::Status SplitByExperts();
-  // Those of the block of experts that has this one.
+  // The devices of the block of experts that has this one.
   const Mesh& DevicesOfExpert(const ExpertName& expert) const;
 
   Mesh mesh_;

@@ -10,13 +10,13 @@
 
 namespace reshard::output {
 
-// Everything that decides what is written where, so that what another job has staged is not taken for this one's. 32
-// hexadecimal digits.
+// Covers everything that decides what is written where, so that what another job has staged is not taken for this
+// one's. 32 hexadecimal digits.
 std::string JobName(const Catalog& source, const OutputPlan& plan);
 
-// The same for contents: another text when a file of the source has been written since the catalog was read. What was
-// taken out of the source as it was then is worth nothing. Sizes and times of the files, which every machine that
-// shares a filesystem sees alike; their inodes are not the same everywhere.
+// The same for contents: another text when a file of the source has been written since the catalog was read, as what
+// was taken out of the source before is then worth nothing. Covers sizes and times of the files, which every machine
+// that shares a filesystem sees alike; their inodes are not the same everywhere.
 std::string SourceState(const Catalog& source);
 
 // A file of the source that has been written, or removed, since the catalog was read; empty where there is none.

@@ -50,7 +50,7 @@ void AppendRecord(const FinishedPiece& piece, uint64_t seed, std::string* out) {
   AppendInteger(XXH3_64bits_withSeed(out->data() + begin, out->size() - begin, seed), 8, out);
 }
 
-// Whether 36 bytes are a record that was written so.
+// Whether 36 bytes are a record as it was written.
 bool ReadRecord(const char* data, uint64_t seed, FinishedPiece* piece) {
   constexpr int64_t kChecked = kRecordBytes - kCheckBytes;
   if (ReadInteger(data + kChecked, 8) != XXH3_64bits_withSeed(data, kChecked, seed)) return false;
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& path, 
                    before.ok() ? io::WriteFile::Reopen(path) : io::WriteFile::Create(path));
   journal->file_ = std::move(file);
   if (journal->dropped_bytes_ > 0) {
-    // Cut off rather than written over: behind new records what was dropped could look true again.
+    // Cut off rather than overwritten: behind new records what was dropped could look valid again.
     RETURN_IF_ERROR(journal->file_->Truncate(journal->end_));
   }
   if (journal->end_ == 0) {
@@ -152,7 +152,7 @@ absl::Status Journal::Add(absl::Span<const FinishedPiece> pieces) {
   if (!end) {
     return io::FromSystem(absl::ResourceExhaustedError(absl::StrCat(file_->path(), " has no room for more records")));
   }
-  // What a failed write left is written over by the next one. Records of it that this leaves whole are true ones.
+  // The next write overwrites what a failed one left. Records of it that this leaves whole are valid.
   RETURN_IF_ERROR(file_->WriteAt(end_, records));
   end_ = *end;
   return absl::OkStatus();

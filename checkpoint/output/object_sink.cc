@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<ObjectSink>> ObjectSink::Begin(const OutputPlan::
   return sink;
 }
 
-// The part [begin, end), which was not there.
+// Marks [begin, end) as there; it was not before.
 void ObjectSink::MarkThere(int64_t begin, int64_t end) {
   if (begin == end) return;
   auto after = there_.lower_bound(begin);

@@ -20,19 +20,19 @@
 
 namespace reshard::output {
 
-// Makes one run of bytes of pieces of one file, which come in nearly ascending order: what comes early waits in memory
-// for what is before it. What lies between pieces is zeros. From any number of threads.
+// Turns the pieces of one file, which come in nearly ascending order, into one run of bytes: what comes early waits in
+// memory for what is before it. What lies between pieces is zeros. For any number of threads.
 //
 // Example: pieces at [64, 100) and [128, 160) of a file of 160 bytes, whose head has 64.
-//   Begin sends the head; WriteAt(70, ..30 bytes) waits; WriteAt(64, ..6 bytes) lets 64 bytes go on, up to 128.
+//   Begin sends the head; WriteAt(70, ..30 bytes) waits; WriteAt(64, ..6 bytes) sends 64 bytes, up to 128.
 class ObjectSink final : public PieceSink {
  public:
-  // `upload` is of an object of as many bytes as the file. `places` are those of all its pieces; they name a file,
+  // `upload` is of an object of as many bytes as the file. `places` are those of all its pieces; all of them name
   // `file`.
   static absl::StatusOr<std::unique_ptr<ObjectSink>> Begin(const OutputPlan::File& planned, int32_t file,
                                                            std::vector<Catalog::FileRange> places,
                                                            std::unique_ptr<ObjectUpload> upload);
-  // Every byte once. Errors of the upload.
+  // Takes every byte once. Errors of the upload.
   absl::Status WriteAt(int32_t file, int64_t at, std::string_view data) override;
   // Internal: bytes are missing. Errors of the upload.
   absl::StatusOr<StoredObject> Finish();

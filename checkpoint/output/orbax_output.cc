@@ -144,7 +144,7 @@ class OrbaxOutput final : public OutputFormat {
     return names;
   }
 
-  // There is one per array, of which this library's readers take nothing.
+  // There is one per array, and this library's readers do not use it.
   bool IsHashed(std::string_view header) const override { return !header.ends_with(orbax::kArraySuffix); }
 
  private:

@@ -25,10 +25,10 @@
 
 namespace reshard::output {
 
-// The shape of a chunk of at most `most` bytes, where one index of all dimensions has no more, of a tensor whose shards
-// have that shape; positive. Chunks form a grid from the first index on. A dimension of the chunk is a divisor of the
-// shard's, unless the tensor, `shape`, is not cut at all: then the last chunk of one dimension may be shorter, and all
-// dimensions before it are 1 and all behind it whole, so that what it has stands at the beginning of its file.
+// The shape of a chunk of at most `most` bytes, or of one element if that has more, for a tensor whose shards have the
+// shape `shard`; positive. Chunks form a grid from the first index on. A dimension of the chunk divides the shard's,
+// unless the tensor, `shape`, is not cut at all: then the last chunk of one dimension may be shorter, and all
+// dimensions before it are 1 and all after it whole, so that what the last chunk has is at the beginning of its file.
 //
 // Example: [8192, 80, 28672] of 2 bytes, at most 64 MiB: rows of 4,587,520 bytes, 14 of them fit -> [8, 80, 28672];
 //          [11] of 4 bytes, at most 16: [4], and 3 elements in the last of three chunks.
@@ -37,7 +37,7 @@ std::vector<int64_t> ChunkShape(absl::Span<const int64_t> shape, absl::Span<cons
 
 // Chunks have at most `chunk_bytes`. With `rules` they are the shards of a tensor, or equal parts of them, so that a
 // program that restores it in that layout reads what it needs.
-// Fails with what the rules report. Refuses tensors that are not cut into equal boxes by them.
+// Fails with what the rules report. Refuses tensors that they do not cut into equal boxes.
 std::unique_ptr<OutputFormat> MakeOrbaxOutput(const std::optional<LayoutRules>& rules, int64_t chunk_bytes,
                                               const ObjectTerms& objects);
 

@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<io::WriteFile>> OutputFiles::Get(int32_t file) {
   if (found != open_.end()) return found->second;
   ASSIGN_OR_RETURN(std::unique_ptr<io::WriteFile> opened, io::WriteFile::Reopen(path(file)));
   if (open_.size() >= kOpenAtOnce) {
-    // The one that is needed last when tensors are written one after the other, each to all files in turn.
+    // Closes the file that is needed last if tensors are written one after the other, each to all files in turn.
     auto last = open_.lower_bound(file);
     last = last == open_.begin() ? std::prev(open_.end()) : std::prev(last);
     const std::shared_ptr<io::WriteFile> closing = std::move(last->second);

@@ -20,18 +20,18 @@ namespace reshard::output {
 
 class OutputFiles final : public PieceSink {
  public:
-  // Creates those that are missing in `directory`, one process at a time: who takes space for a file that there is no
-  // room for removes it again, and nobody else must have begun to write it. `lock` is the path of a file to lock. One
-  // worker, the `first`, gives each its full length and its head, whoever created it. Errors of the system.
+  // Creates the files that are missing in `directory`, one process at a time: a process that has no room for a file
+  // removes it again, and no other may have begun to write it. `lock` is the path of a file to lock. One worker, the
+  // `first`, gives each file its full length and its head, whoever created it. Errors of the system.
   static absl::StatusOr<std::unique_ptr<OutputFiles>> Open(const OutputPlan& plan, const std::string& directory,
                                                            const std::string& lock, bool first);
 
   std::string path(int32_t file) const;
   // From any number of threads.
   absl::Status WriteAt(int32_t file, int64_t at, std::string_view data) override;
-  // All that was written to a file is on the disk. When nobody writes to it any more.
+  // All that was written to a file is on the disk. Call it when no thread writes to the file any more.
   absl::Status Sync(int32_t file);
-  // So are the names of the files.
+  // The names of the files are on the disk.
   absl::Status SyncNames() const;
 
  private:

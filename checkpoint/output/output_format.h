@@ -35,9 +35,9 @@ class OutputFormat {
   virtual absl::Status Plan(OutputPlan* plan) = 0;
   // The files that say what is where, for a plan that this object made. `id` names the checkpoint.
   virtual absl::StatusOr<std::vector<NamedBytes>> Headers(const OutputPlan& plan, const std::string& id) const = 0;
-  // Names of all but the last of them, which makes a checkpoint of what is there.
+  // Names of all headers but the last, which makes what is there a checkpoint.
   virtual std::vector<std::string> HeadersBeforeLast() const { return {}; }
-  // Whether a header's hash goes into the sidecar, so that whoever opens the checkpoint compares it.
+  // Whether a header's hash goes into the sidecar, so that it is compared when the checkpoint is opened.
   virtual bool IsHashed(std::string_view header) const;
   // The frame of a piece whose payload has that CRC-32. Both are empty where the contents stand alone.
   virtual absl::StatusOr<Frame> FrameOf(const OutputPlan& plan, const OutputPlan::OutputPiece& piece,
@@ -55,8 +55,8 @@ struct SafetensorsTerms {
 // How objects of a store are written: each from its beginning to its end, in the order in which the source is read.
 struct ObjectTerms {
   int64_t bytes = 0;  // at which an object ends; 0: these are files, which are written at any place
-  // Most bytes of a tensor that lie between the first and the last byte of one row of boxes: as much is put together in
-  // memory before the object goes on. A piece has no more.
+  // Most bytes of a tensor that lie between the first and the last byte of one row of boxes: that much is put
+  // together in memory before the object goes on. A piece has no more.
   int64_t batch_bytes = 0;
   std::string tag;  // a part of the names of objects with contents, so that they are not those of another result
 };

@@ -59,7 +59,7 @@ class OutputPlan {
   int64_t disk_bytes() const;                                                         // of files
   int64_t MemoryBytes() const;                                                        // that this plan takes
 
-  // For whoever has to call a file otherwise than the format did, before headers are made.
+  // Gives a file another name than the format did. Call it before headers are made.
   void NameFile(int32_t file, std::string name);
 
   // For OutputFormat::Plan.
@@ -72,10 +72,11 @@ class OutputPlan {
   // bytes.
   void AddDense(int64_t tensor, int32_t file, int64_t at, const catalog::StoredBox& box, int64_t most);
   void SetLayout(int64_t tensor, const Layout& layout);
-  // Of what the format cannot hold, and what is not a tensor. Byte items are many, and all for one reason.
+  // For what the format cannot hold, and what is not a tensor. Byte items are many, and are all left out for one
+  // reason.
   void LeaveOut(std::string_view name, std::string_view reason);
   void LeaveOutItem(std::string_view name);
-  // Of a tensor that the format cannot hold. Nothing is written then: Make returns an error that names it.
+  // For a tensor that the format cannot hold. Nothing is written then: Make returns an error that names it.
   void Refuse(std::string_view tensor, std::string_view reason);
 
  private:

@@ -12,7 +12,7 @@ namespace reshard::output {
 class PieceSink {
  public:
   virtual ~PieceSink() = default;
-  // Bytes of a file of the plan, from byte `at` on.
+  // Writes bytes of a file of the plan, from byte `at` on.
   virtual absl::Status WriteAt(int32_t file, int64_t at, std::string_view data) = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace reshard::pytorch {
 namespace {
 
-constexpr std::chrono::milliseconds kMoment(100);  // so soon a thread that waits for us sees Ctrl-C
+constexpr std::chrono::milliseconds kMoment(100);  // how soon the waiting thread sees Ctrl-C
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// torch.classes.reshard.Progress: how far a load or save is, passed from the thread that runs it to the one that waits.
+// torch.classes.reshard.Progress: passes the progress of a load or save from the thread that runs it to the thread that
+// waits for it.
 #ifndef RESHARD_CHECKPOINT_PYTORCH_PROGRESS_H_
 #define RESHARD_CHECKPOINT_PYTORCH_PROGRESS_H_
 
@@ -17,14 +18,14 @@ namespace reshard::pytorch {
 
 class TorchProgress : public ::torch::CustomClassHolder {
  public:
-  // By the thread that loads or saves: passes it on, and waits until it is answered. The error of the answer,
-  // Cancelled.
+  // For the thread that loads or saves. Passes `progress` to Next, and blocks until Answer. Cancelled, with the text of
+  // Answer's error, if there is one.
   absl::Status Tell(const ConvertProgress& progress);
 
-  // By the thread that waits. How far it is, as bytes done and bytes in total, and whether that is to be answered: it
-  // is not where nothing is told for a moment, or no more after End.
+  // For the thread that waits. Waits a moment for Tell. Returns whether there is progress that must be answered, the
+  // bytes done, and the total bytes. False: Tell was not called within that moment, or End was.
   std::tuple<bool, int64_t, int64_t> Next();
-  // Lets the load or save go on. With an error it ends, whatever it is about to tell, with that error.
+  // Lets the load or save continue. A non-empty `error` ends it with that error, whatever it is about to tell.
   void Answer(const std::string& error);
   // The load or save is over.
   void End();
@@ -37,7 +38,7 @@ class TorchProgress : public ::torch::CustomClassHolder {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Tells `progress`; nobody where there is none.
+// A callback that tells `progress`; empty if there is none.
 TellProgress TellOf(const std::optional<c10::intrusive_ptr<TorchProgress>>& progress);
 
 }  // namespace reshard::pytorch

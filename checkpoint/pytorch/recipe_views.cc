@@ -1,5 +1,5 @@
-// torch.ops.reshard._recipe_views and _shards: what a recipe makes of tensors that are nowhere but in jobs, and who
-// holds what of a tensor.
+// torch.ops.reshard._recipe_views: what a recipe makes of tensors that exist only in running jobs.
+// torch.ops.reshard._shards: which part of a tensor each device holds.
 #include <ATen/core/List.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
@@ -33,7 +33,7 @@ namespace {
 
 using Texts = c10::List<std::string>;
 
-// More boxes than this of one tensor are not a view of it but a program.
+// Maximum number of boxes of one view; what needs more is a program, not a view.
 constexpr int64_t kMostBoxes = int64_t{1} << 16;
 
 absl::StatusOr<Catalog> CatalogOf(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks,
@@ -50,8 +50,8 @@ absl::StatusOr<Catalog> CatalogOf(const Texts& names, const Texts& dtypes, at::I
   return std::move(builder).BuildUnstored();
 }
 
-// Boxes of tensors, column by column, as JSON: what some of them have alike, and of each its kind, its tensor, the
-// element of the view at which it begins, and the index in the tensor at which it begins.
+// Boxes of tensors as JSON, column by column: the kinds that boxes share; then, for each box, its kind, its tensor, the
+// element of the view where it begins, and the index in the tensor where it begins.
 //
 // Example: rows 2 and 3 of tensor 5, which is 8 x 4, and all of tensor 6, which is 2 x 4, one below the other:
 //   [[[[], [[0, 2, 1, 4], [1, 4, 1, 1]]]], [0, 0], [5, 6], [0, 8], [2, 0, 0, 0]]
@@ -81,11 +81,11 @@ class BoxTable {
   static const char* Comma(const std::string& list) { return list.back() == '[' ? "" : ","; }
 
   std::string kinds_ = "[[", kind_of_ = "[", tensor_of_ = "[", to_ = "[", at_ = "[";
-  absl::flat_hash_map<std::string, size_t> numbers_;  // of kinds
+  absl::flat_hash_map<std::string, size_t> numbers_;  // of the kinds
 };
 
-// Which elements of which tensors the elements of a view are, in row-major order of the view. `numbers` are those of
-// tensors by their names.
+// Maps the elements of a view, in its row-major order, to boxes of the tensors that they come from. `numbers` has the
+// number of each tensor by its name.
 absl::StatusOr<BoxTable> BoxesOf(const views::Node& view, const Catalog& catalog,
                                  const absl::flat_hash_map<std::string, int64_t>& numbers) {
   BoxTable boxes;
@@ -111,7 +111,7 @@ absl::StatusOr<BoxTable> BoxesOf(const views::Node& view, const Catalog& catalog
   return boxes;
 }
 
-// What a recipe makes, as JSON, and the boxes of each of it.
+// The tensors that a recipe makes, as JSON, and the boxes of each.
 using Made = std::tuple<std::string, std::vector<std::string>>;
 
 absl::StatusOr<Made> RecipeViews(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
@@ -131,7 +131,7 @@ absl::StatusOr<Made> RecipeViews(const Texts& names, const Texts& dtypes, at::In
   for (size_t i = 0; i < applied.views.size(); ++i) {
     const Catalog::Tensor& made = applied.catalog.tensors()[i];
     const views::View& view = applied.views[i];
-    if (!made.dtype) continue;  // of a type that is not known; it may be asked for, and is not there
+    if (!made.dtype) continue;  // of an unknown type; a request for it finds nothing
     const absl::StatusOr<BoxTable> boxes =
         BoxesOf(view.node ? *view.node : views::TensorNode(stored, view.stored), stored, numbers);
     if (!boxes.ok()) {

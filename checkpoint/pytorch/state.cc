@@ -1,4 +1,4 @@
-// Checkpoints, into and out of the tensors of a job: StoredCheckpoint.load and torch.ops.reshard._save.
+// Loads checkpoints into the tensors of a job, and saves them: StoredCheckpoint.load and torch.ops.reshard._save.
 #include <ATen/Functions.h>
 #include <ATen/core/List.h>
 #include <torch/library.h>
@@ -29,7 +29,7 @@ namespace {
 
 using Texts = c10::List<std::string>;
 
-// A process of no group.
+// RunCollective without a group: this process alone.
 template <typename Summary, typename Prepare, typename Collective>
 absl::StatusOr<Summary> RunAlone(const Prepare& prepare, const Collective& collective) {
   LocalWorld world(1);
@@ -47,9 +47,9 @@ absl::StatusOr<Summary> RunAlone(const Prepare& prepare, const Collective& colle
   return summary;
 }
 
-// Runs a collective whose arguments may be wrong on this rank only: the error reaches the others through `collective`.
-// Errors of the system are returned, all others thrown: no exception of C++ becomes Python's FileNotFoundError. Without
-// a name of a group, this process is alone.
+// Runs `prepare`, then `collective` on the ranks of the group (empty: this process alone). `prepare` may fail on this
+// rank only; the others get its error in their `collective`. Returns errors of the system and throws all others: no C++
+// exception becomes Python's FileNotFoundError.
 template <typename Summary, typename Prepare, typename Collective>
 absl::StatusOr<Summary> RunCollective(const std::string& group, const Prepare& prepare, const Collective& collective) {
   if (group.empty()) return RunAlone<Summary>(prepare, collective);
@@ -73,7 +73,7 @@ absl::StatusOr<Summary> RunCollective(const std::string& group, const Prepare& p
   return absl::Status(summary.status().code(), absl::StrCat("rank ", rank, ": ", summary.status().message()));
 }
 
-// Lists of names, meshes and layouts.
+// InvalidArgument unless there is one name, mesh and layout per tensor.
 template <typename List>
 absl::Status CheckCounts(at::TensorList tensors, const List& names, const List& meshes, const List& layouts) {
   if (names.size() == tensors.size() && meshes.size() == tensors.size() && layouts.size() == tensors.size()) {
@@ -97,7 +97,7 @@ absl::StatusOr<Layout> LayoutOfTensor(const std::string& name, const std::string
   return absl::Status(parsed.status().code(), absl::StrCat("tensor ", name, ": ", parsed.status().message()));
 }
 
-// [["model", "layers", 3, "w"], ..]
+// Parses [["model", "layers", 3, "w"], ..].
 absl::StatusOr<std::vector<std::vector<Catalog::PathStep>>> ParsePaths(std::string_view text) {
   ASSIGN_OR_RETURN(const json::Document document, json::Document::Parse(text));
   std::vector<std::vector<Catalog::PathStep>> paths;
@@ -119,7 +119,8 @@ absl::StatusOr<std::vector<std::vector<Catalog::PathStep>>> ParsePaths(std::stri
   return paths;
 }
 
-// `paths` of the tensors, then of the items; `items` are bytes on the ranks that have them and empty elsewhere.
+// Saves. `paths_json` has the paths of the tensors, then of the items. `items` are bytes on the ranks that have them,
+// and empty elsewhere.
 std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& names, const Texts& meshes,
                    const Texts& layouts, at::IntArrayRef requires_grad, at::TensorList items, const Texts& item_names,
                    at::IntArrayRef item_ranks, at::IntArrayRef item_lengths, c10::string_view paths_json,

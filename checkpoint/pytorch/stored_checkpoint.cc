@@ -20,7 +20,7 @@
 namespace reshard::pytorch {
 namespace {
 
-constexpr int64_t kThisProcess = -1;  // these calls are of one process, of no group
+constexpr int64_t kThisProcess = -1;  // these calls are outside any group
 
 std::string Dump(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -85,7 +85,7 @@ std::tuple<std::string, at::Tensor> TorchStoredCheckpoint::Describe() const {
     if (const auto* path = catalog.PathOf(name)) paths[std::string(name)] = PathJson(*path);
   };
   for (const Catalog::Tensor& tensor : catalog.tensors()) {
-    // What a recipe makes has no chunks: it is read as one.
+    // A tensor that a recipe makes has no chunks: it is read as one.
     const int64_t chunks = std::max<int64_t>(1, tensor.num_chunks);
     tensors.push_back({std::string(tensor.name), DTypeText(tensor),
                        std::vector<int64_t>(tensor.shape.begin(), tensor.shape.end()), tensor.requires_grad, chunks});
@@ -148,7 +148,7 @@ std::tuple<at::Tensor, std::string> TorchStoredCheckpoint::ReadItem(int64_t item
 }
 
 TORCH_LIBRARY_FRAGMENT(reshard, library) {
-  // The stores of the Python package, as a table that stays where it is (reshard.stores).
+  // Registers the stores of the Python package (reshard.stores); the table must stay where it is.
   library.def("_use_stores(int table) -> ()", [](int64_t table) {
     RegisterStore("", MakeStore(*reinterpret_cast<const reshard_store_calls*>(table)));
   });

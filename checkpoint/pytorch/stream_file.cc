@@ -31,7 +31,8 @@ absl::StatusOr<std::string_view> BytesOf(const at::Tensor& tensor) {
   return std::string_view(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
 }
 
-// Every call returns what the system reported, or an empty text; a stream's place and hash are those of the last one.
+// live::StreamFile for Python. Each call returns an error of the system as JSON, or an empty text. last() has the place
+// and the hash of the stream that was completed last.
 class TorchStreamFile : public ::torch::CustomClassHolder {
  public:
   TorchStreamFile(const std::string& path, const std::vector<int64_t>& lengths) {

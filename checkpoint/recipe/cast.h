@@ -9,15 +9,15 @@
 
 namespace reshard::recipe {
 
-// Whether patterns of dtypes are about it: f16, bf16, f32 and f64. Narrower floats have scales beside them, without
+// Whether patterns of dtypes apply to it: f16, bf16, f32 and f64. Narrower floats have scales beside them, without
 // which they mean little.
 bool IsWideFloat(DType dtype);
 
 // Whether Cast can: between numbers, but not from floats to integers (which has no result for most floats), nor from
-// complex ones to others. InvalidArgument: it cannot, with both types.
+// complex ones to others. InvalidArgument: it cannot; says both types.
 absl::Status CheckCast(DType from, DType to);
 
-// Whether every element can be cast back to what it was, but for the bits of a NaN.
+// Whether every element can be cast back to what it was, except for the bits of a NaN.
 bool IsExactCast(DType from, DType to);
 
 // Casts `count` elements that lie side by side, as PyTorch's Tensor.to does: integers wrap; everything but 0 becomes

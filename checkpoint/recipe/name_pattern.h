@@ -17,22 +17,22 @@ using Values = std::map<std::string, std::string, std::less<>>;
 
 class NamePattern {
  public:
-  // InvalidArgument: a brace without its partner (one that is meant as such is doubled), a placeholder that is no
+  // InvalidArgument: a brace without its partner (a literal one is doubled), a placeholder that is not an
   // identifier, more than 8 of them, or more than 2 that are text.
   static absl::StatusOr<NamePattern> Parse(std::string_view text);
 
   // In the order in which they come, each once.
   const std::vector<std::string>& placeholders() const { return placeholders_; }
   bool Has(std::string_view placeholder) const;
-  // Whether it is any text; a number otherwise.
+  // Whether it stands for any text; otherwise it stands for a number.
   bool IsText(std::string_view placeholder) const;
 
   // The name for values of all placeholders.
   std::string Fill(const Values& values) const;
   // What names that match begin with, given values of some placeholders.
   std::string Prefix(const Values& known) const;
-  // `known`, and values of the other placeholders with which it is that name. A number has no zeros in front. The
-  // first text is as short as can be, then the second one. Names over 4096 bytes match only without a text.
+  // `known`, and the values of the other placeholders with which Fill gives that name. A number has no zeros in front.
+  // The first text is as short as possible, then the second one. Names over 4096 bytes match only without a text.
   std::optional<Values> Match(std::string_view name, const Values& known) const;
   // Whether it would match if numbers could have zeros in front: "layers.00.w" and layers.{l}.w.
   bool MatchesButForZeros(std::string_view name, const Values& known) const;

@@ -71,7 +71,7 @@ class Reader {
   bool InNames(const std::string& placeholder) const {
     return std::any_of(names_.begin(), names_.end(), [&](const NamePattern& name) { return name.Has(placeholder); });
   }
-  // The operations of which it is the part.
+  // The operations that have the placeholder as their part.
   std::vector<Rule::Use> UsesOf(const std::string& placeholder) const {
     const auto found = parts_.find(placeholder);
     return found == parts_.end() ? std::vector<Rule::Use>() : found->second;

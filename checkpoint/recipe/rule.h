@@ -1,4 +1,4 @@
-// What the names in a rule for tensors have to do with each other.
+// How the names in a rule for tensors relate to each other.
 #ifndef RESHARD_CHECKPOINT_RECIPE_RULE_H_
 #define RESHARD_CHECKPOINT_RECIPE_RULE_H_
 
@@ -33,7 +33,8 @@ struct Rule {
   std::vector<Counted> counted;
 
   // InvalidArgument: a name that is no NamePattern; a placeholder that nothing gives a value to, or that is a number
-  // here and any text there; an operation over a placeholder that has more than one input, or that the target has.
+  // in one place and any text in another; an operation over a placeholder that has more than one input, or that the
+  // target has.
   static absl::StatusOr<Rule> Of(const TensorRule& rule);
 };
 

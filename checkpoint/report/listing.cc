@@ -38,7 +38,7 @@ Listing List(const Catalog& catalog, std::string_view pattern) {
   std::set<std::string_view> files;
   for (size_t i = 0; i < in_use.size(); ++i) {
     if (!in_use[i]) continue;
-    // Bytes that were made of a file are in that file.
+    // Bytes that were made of a file count as that file.
     const Catalog::File& file = catalog.files()[i];
     files.insert(
         std::string_view(file.path).substr(0, file.content == nullptr ? file.path.npos : file.path.rfind('#')));

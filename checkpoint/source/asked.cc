@@ -24,7 +24,7 @@ Names NamesOf(const Catalog& catalog) {
   for (const Catalog::Tensor& tensor : catalog.tensors()) names.emplace_back(tensor.name);
   for (const Catalog::ByteItem& item : catalog.byte_items()) names.emplace_back(item.name);
   for (const Catalog::Attribute& attribute : catalog.attributes()) names.emplace_back(attribute.name);
-  // What differs between ranks may be asked for by the name that all of it has.
+  // What differs between ranks may be asked for by its common name.
   for (const Catalog::RankLocal& one : catalog.rank_local()) names.push_back(one.name);
   return names;
 }
@@ -63,13 +63,13 @@ absl::Status CheckAsked(const Recipe& recipe, const Catalog& stored) {
     for (size_t i = 0; i < count; ++i) names.push_back(WithoutWrappers(names[i], recipe.selection.wrappers));
   }
   if (!asked.strip_prefix.empty()) {
-    // A prefix is itself, whatever is in it.
+    // A prefix is literal, whatever is in it.
     const bool any = std::any_of(names.begin(), names.end(),
                                  [&](const std::string& name) { return name.starts_with(asked.strip_prefix); });
     if (!any)
       RETURN_IF_ERROR(MatchesOne("the prefix to strip", asked.strip_prefix, asked.strip_prefix + "*", names, count));
   }
-  // Renamings are of what the prefix leaves.
+  // Renamings apply to what the prefix leaves.
   const std::string& prefix = recipe.selection.strip_prefix;
   for (std::string& name : names) {
     if (!prefix.empty() && name.starts_with(prefix)) name.erase(0, prefix.size());

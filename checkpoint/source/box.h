@@ -20,7 +20,7 @@ struct Box {
   int64_t Elements() const;
 };
 
-// The elements that both have; one without elements has a size of 0 in some dimension.
+// The elements that both have; if there are none, the size is 0 in some dimension.
 Box Common(const Box& a, const Box& b);
 
 // Memory that holds a box, dense and row-major.

@@ -12,9 +12,9 @@ namespace reshard::source {
 
 class ChunkIndex {
  public:
-  // Sorts the chunks along the dimension in which they have the most different offsets: for chunks that are rows,
-  // columns or a grid a question then costs no more than it has answers, but for a logarithm and the other chunks of
-  // those rows. `catalog` must outlive it.
+  // Sorts the chunks along the dimension in which they have the most different offsets. For chunks that are rows,
+  // columns or a grid, a query then costs its number of results, plus a logarithm and the other chunks of those rows.
+  // `catalog` must outlive it.
   ChunkIndex(const Catalog& catalog, const Catalog::Tensor& tensor);
 
   // The numbers, ascending along that dimension, of the chunks that overlap the box. Chunks without elements overlap

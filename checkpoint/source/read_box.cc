@@ -42,7 +42,7 @@ void CopyRow(const Axis& axis, int64_t element, const char* from, char* to) {
   }
 }
 
-// Calls at(from, to) with the byte distances of every index of `axes`; stops at what is not OK.
+// Calls at(from, to) with the byte distances of every index of `axes`; stops at the first error.
 template <typename F>
 absl::Status ForEachIndex(absl::Span<const Axis> axes, const F& at) {
   std::vector<int64_t> index(axes.size(), 0);
@@ -97,8 +97,8 @@ class BoxReader {
     });
     Merge(&axes);
 
-    // The innermost dimensions that one call reads, and how many indices of the first of them: a run that goes to its
-    // place at once when it is long enough, else what fits the buffer.
+    // The innermost dimensions that one call reads, and how many indices of the first of them: a run that goes
+    // directly to its place if it is long enough, else what fits the buffer.
     if (axes.empty() || axes.back().from != element_) axes.push_back({1, element_, element_});
     size_t inner = axes.size() - 1;
     const bool direct = axes[inner].to == element_;

@@ -16,22 +16,22 @@ namespace reshard::source {
 // State: the bytes of a record that were added so far.
 class RecordCheck {
  public:
-  // Bytes of the record, one part after the other, of which there is a hash.
+  // Bytes of the record that have a hash; parts come one after the other.
   struct HashedPart {
     int64_t length = 0;
     hash::ContentHash hash;
   };
   enum class Finding { kSame, kBadCrc, kBadHash };
 
-  // Of a record of `length` bytes: its CRC-32, if that is known, and hashes of its parts, or of none of them.
+  // For a record of `length` bytes: its CRC-32, if that is known, and the hashes of all its parts, or none.
   RecordCheck(int64_t length, std::optional<uint32_t> crc, std::vector<HashedPart> parts);
 
   bool knows_anything() const { return crc_.has_value() || !parts_.empty(); }
-  // The next bytes of the record, which has so many.
+  // Adds the next bytes of the record, which must have that many left.
   void Add(std::string_view bytes);
   // Whether all bytes have been added.
   bool is_complete() const { return missing_ == 0; }
-  // Of a record that is complete.
+  // Requires that the record is complete.
   Finding Finish();
 
  private:

@@ -28,8 +28,8 @@ absl::StatusOr<std::string> TextOf(const json::Value& content, const char* name)
   return *text->Text();
 }
 
-// An entry of a list, read from left to right. After the first thing that is not what is asked for everything is empty,
-// and why() says what it was.
+// An entry of a list, read from left to right. After the first value that is not of the requested kind all values are
+// empty, and why() says what was wrong.
 class Entry {
  public:
   explicit Entry(const json::Value& value) : value_(value) {
@@ -67,7 +67,7 @@ class Entry {
   std::string why_;
 };
 
-// Calls read(entry) for every entry of the list `name`, of which one is called `one`.
+// Calls read(entry) for every entry of the list `name`. Messages call an entry `one`.
 template <typename F>
 absl::Status ReadList(const json::Value& content, const char* name, const char* one, const F& read) {
   const std::optional<json::Value> list = content.Find(name);
@@ -106,7 +106,7 @@ absl::StatusOr<Sidecar> Read(const json::Value& content) {
   Sidecar sidecar;
   ASSIGN_OR_RETURN(sidecar.job, TextOf(content, "job"));
   ASSIGN_OR_RETURN(sidecar.mesh, TextOf(content, "mesh"));
-  // What stands in braces is evaluated from left to right.
+  // Braced initializers are evaluated from left to right.
   RETURN_IF_ERROR(ReadList(content, "headers", "header", [&](Entry& entry) {
     std::string file = entry.Text();
     sidecar.headers.emplace_back(std::move(file), entry.Hash());
@@ -175,7 +175,7 @@ absl::StatusOr<Sidecar> Sidecar::Parse(std::string_view json) {
     return Read(parsed.root());
   });
   if (sidecar.ok() || absl::IsResourceExhausted(sidecar.status())) return sidecar;
-  return refuse(io::Shown(std::string(sidecar.status().message())));  // it repeats what it has read
+  return refuse(io::Shown(std::string(sidecar.status().message())));  // it quotes what was read
 }
 
 }  // namespace reshard::source

@@ -33,7 +33,7 @@ struct Sidecar {
   struct Tensor {
     std::string name;
     std::string layout;  // with sizes; empty where a tensor is stored whole and no layout was asked for
-    std::string mesh;    // of the layout; written where it is another than the sidecar's
+    std::string mesh;    // of the layout; written if it differs from the sidecar's
   };
   struct Chunk {
     std::string file;
@@ -42,7 +42,7 @@ struct Sidecar {
     hash::ContentHash hash;
   };
 
-  // How it was made of another checkpoint, so that the same can be done again to compare the two.
+  // How the checkpoint was made of another one, so that this can be repeated to compare the two.
   struct Made {
     bool weights_only = false;       // Selection::weights_only
     std::vector<Wrapper> taken_off;  // off the names of its tensors; without numbers of names
@@ -55,7 +55,7 @@ struct Sidecar {
   std::vector<Chunk> chunks;
   std::optional<Made> made;  // where names were to be those of the bare model
 
-  // The file's bytes. Names that are not UTF-8 are written with U+FFFD in place of what is wrong.
+  // The file's bytes. Names that are not UTF-8 are written with U+FFFD in place of invalid bytes.
   std::string ToJson() const;
   // DataLoss: not such a file, or its hash is not that of its content.
   static absl::StatusOr<Sidecar> Parse(std::string_view json);

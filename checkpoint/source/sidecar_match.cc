@@ -65,7 +65,7 @@ class Matcher {
 
   absl::Status CheckHeader(const std::string& name, const hash::ContentHash& hash) {
     const auto found = index_.find(name);
-    // Only what a reader of the format looks at: the name may lead to anything.
+    // Only files that a reader of the format looks at: the name may lead to anything.
     const bool is_header = found == index_.end() ? format_.is_header(name) : format_.files_begin_with_header;
     if (absl::Status inside = io::CheckRelativePath(name); !inside.ok() || !is_header) {
       return Bad("names ", io::Shown(name), ", which is not a file with metadata of the checkpoint");

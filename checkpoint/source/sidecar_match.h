@@ -1,4 +1,4 @@
-// Checks whether a sidecar belongs to the checkpoint that it is found with.
+// Checks that a sidecar belongs to the checkpoint beside it.
 #ifndef RESHARD_CHECKPOINT_SOURCE_SIDECAR_MATCH_H_
 #define RESHARD_CHECKPOINT_SOURCE_SIDECAR_MATCH_H_
 
@@ -17,13 +17,14 @@ namespace reshard::source {
 // The sidecar in the checkpoint's directory; nothing when there is none. DataLoss: damaged.
 absl::StatusOr<std::optional<Sidecar>> ReadSidecar(const Catalog& catalog, const CatalogLimits& limits);
 
-// What a sidecar says of the bytes of a file from a position on. Points into the sidecar.
+// The sidecar's chunks by file and by the position where their bytes begin. Points into the sidecar.
 using HashedChunks = absl::flat_hash_map<std::pair<std::string_view, int64_t>, const Sidecar::Chunk*>;
 
-// The chunks of a sidecar by their place, those without bytes left out, after it is sure that the files which say what
-// is where have the hashes that the sidecar says, and, for DCP, that it has a hash of every chunk and byte item.
-// DataLoss: they do not (the sidecar is stale, or something is damaged); the sidecar speaks of files or bytes that the
-// checkpoint does not have, or of the same ones twice. Reads headers only, none of more than limits.metadata_bytes.
+// The chunks of a sidecar by their place, without those that have no bytes. First checks that the headers, the files
+// that say what is where, have the hashes in the sidecar, and, for DCP, that it has a hash of every chunk and byte
+// item. DataLoss: that is not so (the sidecar is stale, or something is damaged), or the sidecar has files or bytes
+// that the checkpoint does not have, or the same ones twice. Reads headers only, none of more than
+// limits.metadata_bytes.
 absl::StatusOr<HashedChunks> MatchSidecar(const Sidecar& sidecar, const Catalog& catalog, const CatalogLimits& limits);
 
 }  // namespace reshard::source

@@ -21,11 +21,11 @@
 namespace reshard::source {
 
 // Which chunks are compared with the checksum that the checkpoint has for them, if any. A chunk is compared once, and
-// read whole for it.
+// is read whole for that.
 enum class ChunkChecks {
   kAll,    // each, before it is used for the first time
-  kBegun,  // those of which a box with their first element is read: where several processes share the reading, each
-           // chunk is compared by one of them. Where a recipe makes tensors of others this is kAll
+  kBegun,  // those whose first element is in a box that is read: if several processes share the reading, one of them
+           // compares each chunk. If a recipe makes tensors of others this is kAll
   kNone,
 };
 
@@ -34,11 +34,11 @@ struct SourceOptions {
   bool ignore_sidecar = false;
   ChunkChecks checks = ChunkChecks::kAll;
   Recipe recipe = {};  // what of the checkpoint there is to be read, under which names, and what is made of it
-  // Names are first what the bare model calls them: the wrappers of the weights (unwrap.h) come off.
+  // First takes the wrappers of the weights (unwrap.h) off names, which then are those of the bare model.
   bool unwrap = false;
 };
 
-// Threads for reading from a store where nothing is asked for: they wait, and need no core.
+// Threads that read from a store by default: they wait, and need no core.
 inline constexpr int kThreadsForStores = 16;
 
 // Any number of threads may read.
@@ -62,11 +62,11 @@ class Source {
   // What has come off names, with SourceOptions::unwrap.
   const std::vector<Wrapper>& wrappers() const;
 
-  // Adds what is made of stored(): nothing where tensors stay what they are.
+  // Adds to the digest what is made of stored(); nothing where tensors stay what they are.
   void AddViews(hash::Digest* digest) const;
 
-  // The elements of a box of the index-th tensor, dense and row-major, into `out`, which has exactly their bytes. The
-  // tensor's dtype is known. DataLoss: a chunk that does not have its checksum (SourceOptions::checks).
+  // Reads the elements of a box of the index-th tensor, dense and row-major, into `out`, which has exactly their bytes.
+  // Requires a known dtype. DataLoss: a chunk that does not have its checksum (SourceOptions::checks).
   absl::Status Read(int64_t tensor, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                     absl::Span<char> out);
   struct BoxOfChunk {
@@ -74,19 +74,19 @@ class Source {
     bool is_whole = false;  // it is all of the chunk
     bool at_once = false;   // it should not be cut: it is a whole chunk of at most 64 MiB, or one that is compared
   };
-  // The parts of a box that are in one chunk each. A caller that reads those that should not be cut at once, and in a
-  // StreamingReader where they are not whole, reads no byte twice. Of what a recipe makes of tensors: the box.
+  // Cuts a box into parts that are in one chunk each. To read no byte twice, a caller reads in one go each part that
+  // should not be cut, by a StreamingReader if it is not a whole chunk. A tensor that a recipe makes: the box itself.
   std::vector<BoxOfChunk> CutAlongChunks(int64_t tensor, const Box& box);
-  // Bytes [from, from + out.size()) of the index-th byte item. Before the first of them all of it is read and compared
-  // in the same way.
+  // Reads bytes [from, from + out.size()) of the index-th byte item. Before the first read of an item, all of it is
+  // read and compared in the same way.
   absl::Status ReadItem(int64_t item, int64_t from, absl::Span<char> out);
 
-  // How many threads had better read: as many as are asked for; for 0 what suits where it lies, of files at most
+  // How many threads should read: `asked`; if that is 0, what suits where the checkpoint lies, and for files at most
   // `most`.
   int ReadThreads(int asked, int most) const;
 
   // Bytes read so far from the files that tensors and byte items lie in: what was asked for, what lies between its
-  // parts and was read with them, the frames of streams, and whole chunks whose checksums were compared.
+  // parts and was read along with them, the frames of streams, and whole chunks whose checksums were compared.
   int64_t bytes_read() const;
 
  private:

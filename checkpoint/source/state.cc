@@ -20,14 +20,14 @@ namespace {
 
 constexpr int64_t kCheckedAtOnce = int64_t{256} << 10;
 
-// What has been read is looked at while it is in the caches; requests are worth more.
+// Bytes read and compared at a time: few, so that they are still in the caches; more where reading takes requests.
 int64_t CheckedAtOnce(const io::ReadFile& file) { return file.gap() >= kCheckedAtOnce ? file.most() : kCheckedAtOnce; }
 
 // Chunks whose streams are remembered; the others are looked into again.
 constexpr size_t kStreamsKept = 4096;
 constexpr size_t kFilesOpen = 256;
 
-// What is found of the record that begins there and is as long as `out`, which is filled with it.
+// Reads the record at `begin`, which is as long as `out`, into `out`, and compares it.
 absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int64_t begin, absl::Span<char> out,
                                                   RecordCheck& check) {
   const auto at_once = static_cast<size_t>(CheckedAtOnce(file));
@@ -39,7 +39,7 @@ absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int6
   return check.Finish();
 }
 
-// What is found of the record that begins there and has so many bytes.
+// Reads the record of `length` bytes at `begin`, and compares it.
 absl::StatusOr<RecordCheck::Finding> ReadAndCheck(const io::ReadFile& file, int64_t begin, int64_t length,
                                                   RecordCheck& check) {
   std::string buffer;
@@ -65,7 +65,7 @@ absl::StatusOr<std::shared_ptr<io::ReadFile>> Source::State::File(int32_t index)
     }
     one = found->second;
   }
-  // In a store that takes long: whoever wants another file does not wait for this one.
+  // Opening takes long in a store: a thread that wants another file does not wait for this one.
   const status::MutexLock lock(one->mutex);
   if (one->file != nullptr) return one->file;
   const Catalog::File& entry = catalog.files()[index];
@@ -159,7 +159,7 @@ absl::Status Source::State::CheckAnnounced() {
       int64_t bytes = SizeOf(*tensor.dtype);  // the bytes of the tensor fit 64 bits
       for (const int64_t size : chunk.size) bytes *= size;
       if (bytes <= chunk.place.length) continue;
-      // A stream may say that elements repeat. It has to say so.
+      // A stream may repeat elements, but it has to say so.
       ASSIGN_OR_RETURN(const std::shared_ptr<io::ReadFile> file, File(chunk.place.file));
       RETURN_IF_ERROR(Stream(static_cast<int64_t>(t), i, *file).status());
     }
@@ -195,8 +195,8 @@ absl::Status Source::State::ReadWhole(int64_t tensor, const Overlap& overlap, ab
   return Found(tensor, overlap, finding);
 }
 
-// The sidecar has hashes of this library's own chunks, whose record is the elements: of an archive as a whole, of
-// elements alone piece by piece. It counts only where it knows all of them.
+// The sidecar has hashes of this library's own chunks, whose record is the elements: one hash of a record in an
+// archive, otherwise one per piece. They count only if they cover the whole record.
 RecordCheck Source::State::CheckFor(int64_t tensor, const Overlap& overlap) const {
   const Catalog::Tensor& entry = catalog.tensors()[tensor];
   const Catalog::FileRange place = catalog.chunk(entry, overlap.number).place;
@@ -269,7 +269,7 @@ absl::Status Source::State::CheckArchive(const io::ReadFile& file, const Catalog
   const absl::StatusOr<zip::ZipArchive> archive = zip::ZipArchive::Open(file, place.at, place.length);
   if (archive.ok()) return archive->CheckPayloads();
   if (!absl::IsDataLoss(archive.status())) return absl::OkStatus();  // an archive of another kind
-  // Whoever extends PyTorch may store any bytes. What begins as an archive should end as one.
+  // Extensions of PyTorch may store any bytes. What begins as an archive should end as one.
   constexpr std::string_view kMark = "PK\x03\x04";
   std::string begin(static_cast<size_t>(std::min<int64_t>(place.length, kMark.size())), '\0');
   RETURN_IF_ERROR(file.ReadAt(place.at, absl::MakeSpan(begin)));

@@ -1,4 +1,4 @@
-// What a Source knows and keeps; of its .cc files only.
+// The state of a Source; only for its .cc files.
 #ifndef RESHARD_CHECKPOINT_SOURCE_STATE_H_
 #define RESHARD_CHECKPOINT_SOURCE_STATE_H_
 
@@ -38,9 +38,9 @@ struct Overlap {
   bool is_whole = false;  // it is the whole chunk
 };
 
-// A file of the checkpoint, from when somebody wants it.
+// A file of the checkpoint, opened when it is first used.
 struct OpenFile {
-  status::Mutex mutex;  // held by the one that opens it
+  status::Mutex mutex;  // held by the thread that opens it
   std::shared_ptr<io::ReadFile> file ABSL_GUARDED_BY(mutex);
 };
 
@@ -61,7 +61,7 @@ struct Source::State {
       ABSL_GUARDED_BY(mutex);        // by chunk
   std::vector<int64_t> first_chunk;  // of every tensor, in `checked`
 
-  // Which of `checked` is a chunk's: those of one record share it. Empty: each chunk has its own.
+  // Each chunk's index in `checked`; the chunks of one record share it. Empty: each chunk has its own.
   std::vector<size_t> check_of;
   // Whether a chunk's checksum has been compared; one of the mutexes is held meanwhile.
   std::vector<std::atomic<char>> checked;
@@ -72,13 +72,13 @@ struct Source::State {
   std::shared_ptr<const ChunkIndex> Index(int64_t tensor);
   absl::StatusOr<std::shared_ptr<const catalog::StoredElements>> Stream(int64_t tensor, int64_t number,
                                                                         const io::ReadFile& file);
-  // Compares what is said of the sizes of chunks with the files, as long as no memory is taken for them. DataLoss: a
-  // stream does not have the elements that the metadata says. ResourceExhausted: a tensor repeats its elements until
-  // they are far more than all files have bytes.
+  // Compares the announced sizes of chunks with the files, before memory is taken for them. DataLoss: a stream does not
+  // have the elements that the metadata says. ResourceExhausted: a tensor repeats its elements so often that they are
+  // far more than the bytes of all files.
   absl::Status CheckAnnounced();
-  // Of a chunk, in its tensor.
+  // The box of a chunk in its tensor.
   Box ChunkBox(int64_t tensor, int64_t number) const;
-  // The chunk and the box have elements in common.
+  // Requires that the chunk and the box have elements in common.
   absl::StatusOr<Overlap> OverlapOf(int64_t tensor, int64_t number, const Box& box);
   size_t CheckOf(int64_t tensor, int64_t number) const {
     const auto chunk = static_cast<size_t>(first_chunk[tensor] + number);
@@ -87,23 +87,23 @@ struct Source::State {
   bool IsChecked(int64_t tensor, int64_t number) const {
     return checked[CheckOf(tensor, number)].load(std::memory_order_acquire) != 0;
   }
-  // Whether a chunk of which that is used is to be compared (SourceOptions::checks), and has not been yet.
+  // Whether the chunk of an overlap that is used is to be compared (SourceOptions::checks), and has not been yet.
   bool Wants(int64_t tensor, const Overlap& overlap) const { return Wants(tensor, overlap.number, overlap.begins); }
   bool Wants(int64_t tensor, int64_t number, bool begins) const {
     const bool wanted = checks == ChunkChecks::kAll || (checks == ChunkChecks::kBegun && begins);
     return wanted && !IsChecked(tensor, number);
   }
-  // Whether the record of a chunk of which that is used is all of it and nothing else, so that a reader of the chunk
-  // reads what is compared.
+  // Whether the record of the overlap's chunk is its elements in order and nothing else, so that a reader of the chunk
+  // reads exactly what is compared.
   static bool IsItsRecord(const Overlap& overlap);
   // Whether the chunk has a checksum that a reader of its elements in order can compare on the way.
-  // False where it cannot be opened: reading it says why.
+  // False if it cannot be opened: reading it says why.
   bool IsReadThrough(int64_t tensor, int64_t number, const Box& box);
-  // Reads the chunk that the overlap is, as IsItsRecord says, into `out`, and compares it on the way.
+  // Reads the overlap, which is a whole chunk and IsItsRecord, into `out`, and compares it on the way.
   absl::Status ReadWhole(int64_t tensor, const Overlap& overlap, absl::Span<char> out);
   // What its record is compared with.
   RecordCheck CheckFor(int64_t tensor, const Overlap& overlap) const;
-  // The chunk has been compared, with that finding. DataLoss: it is damaged.
+  // Records that the chunk has been compared, with that finding. DataLoss: it is damaged.
   absl::Status Found(int64_t tensor, const Overlap& overlap, RecordCheck::Finding finding);
   // Reads all of the chunk, once, and compares what is known of it.
   absl::Status Check(int64_t tensor, const Overlap& overlap);

@@ -32,7 +32,7 @@ absl::Status StreamingReader::ReadStored(const Box& part, Taker take) {
   Source::State& state = *source_.state_;
   const std::vector<int64_t> numbers = state.Index(stored_)->Overlapping(part.offset, part.size);
   if (numbers.size() > 1 && state.catalog.traits().chunks_are_archives && stores::IsUrl(state.catalog.root())) {
-    // Looking into each reads it ahead.
+    // OverlapOf reads each archive ahead.
     constexpr int64_t kLookedInto = 8;
     RETURN_IF_ERROR(stores::AtOnce(
         static_cast<int64_t>(numbers.size()),

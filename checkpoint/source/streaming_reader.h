@@ -1,4 +1,4 @@
-// Reading all of a box, part by part, each byte of it once: checksums are compared on the way.
+// Reads all of a box, part by part, each byte of it once, and compares checksums on the way.
 #ifndef RESHARD_CHECKPOINT_SOURCE_STREAMING_READER_H_
 #define RESHARD_CHECKPOINT_SOURCE_STREAMING_READER_H_
 
@@ -17,23 +17,23 @@ namespace reshard::source {
 
 struct Overlap;
 
-// Of one thread.
+// For one thread.
 class StreamingReader {
  public:
   // What was read: a box, dense and row-major, in `bytes`, which may be swapped for another string.
   using Taker = absl::FunctionRef<absl::Status(const Box& box, std::string& bytes)>;
 
-  // Of a box of a tensor of source->catalog(). The source outlives the pass.
+  // Reads a box of a tensor of source->catalog(). The source must outlive the reader.
   StreamingReader(Source* source, int64_t tensor, Box box);
 
-  // Reads a part of the box, and calls `take` with disjoint boxes that together are the part. Parts are those that
-  // catalog::CutBox makes of the box, in that order: so the bytes of a chunk that lies in the box, as long as they are
-  // its elements in order, come one after the other. Its checksums are compared when its last part has come, before
-  // `take` has that. Other chunks are compared as by Source::Read, before they are used. Errors as Source::Read.
+  // Reads a part of the box, and calls `take` with disjoint boxes that together are the part. The parts must be those
+  // of catalog::CutBox, in that order. If a chunk lies in the box and its bytes are its elements in order, they then
+  // come one after the other, and its checksums are compared when its last part is read, before `take` gets that. Other
+  // chunks are compared as by Source::Read, before they are used. Errors as Source::Read.
   absl::Status Read(const Box& part, Taker take);
 
-  // Reads all of the box, and calls `take` with disjoint boxes of at most `most` bytes that together are it. Of a chunk
-  // that is compared all is read, once, though some of it be outside the box; `take` may then have had a part of a
+  // Reads all of the box, and calls `take` with disjoint boxes of at most `most` bytes that together are it. A chunk
+  // that is compared is read whole, once, even if a part of it is outside the box; `take` may then get a part of a
   // chunk before it turns out to be damaged. Errors as Source::Read.
   absl::Status ReadAll(int64_t most, Taker take);
 
@@ -49,7 +49,7 @@ class StreamingReader {
   int64_t stored_ = 0;     // the tensor of source->stored() that it is
   bool is_stored_ = true;  // and not made of others
   std::string bytes_;
-  std::string wanted_;                                  // of these
+  std::string wanted_;                                  // what `take` gets of these
   absl::flat_hash_map<int64_t, RecordCheck> followed_;  // by chunk, until they are complete
 };
 

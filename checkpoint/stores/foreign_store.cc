@@ -74,7 +74,7 @@ class ForeignStore final : public Store {
   absl::Status Read(const std::string& url, const StoredObject& object, int64_t at, absl::Span<char> out) override {
     Reply reply;
     reply.object.bytes = object.bytes;
-    // One of this store's own, which was not longer.
+    // The version came from this store, so it fits.
     object.version.copy(reply.object.version, sizeof(reply.object.version) - 1);
     return reply.StatusOf(
         calls_.read(url.c_str(), &reply.object, at, out.data(), static_cast<int64_t>(out.size()), reply.error));

@@ -13,7 +13,7 @@
 namespace reshard::stores {
 namespace {
 
-// What a server cannot list, the files of checkpoints first.
+// The names to probe, as servers cannot list: the files of checkpoints first.
 constexpr std::string_view kNames[] = {
     ".metadata",
     "reshard.listing.json",

@@ -1,4 +1,4 @@
-// https servers as a store that is only read.
+// https servers as a read-only store.
 #ifndef RESHARD_CHECKPOINT_STORES_HTTPS_STORE_H_
 #define RESHARD_CHECKPOINT_STORES_HTTPS_STORE_H_
 
@@ -20,8 +20,8 @@ class HttpsStore final : public Store {
   absl::StatusOr<StoredObject> Find(const std::string& url) override;
   absl::StatusOr<StoredObject> FindAndRead(const std::string& url, absl::Span<char> first) override;
   absl::Status Read(const std::string& url, const StoredObject& object, int64_t at, absl::Span<char> out) override;
-  // Servers do not list: of the names that checkpoints and what belongs to them have, those that are there. Asked for
-  // once in a process.
+  // Servers cannot list: this probes the names that checkpoints and what belongs to them have, once per process, and
+  // returns those that are there.
   absl::StatusOr<std::vector<Entry>> List(const std::string& url) override;
 
  private:

@@ -11,7 +11,7 @@
 
 namespace reshard::stores {
 
-// Of an admitted URL (url.h). Unimplemented: no store is registered for its scheme (what to do).
+// The store of an admitted URL (url.h). Unimplemented: no store is registered for its scheme; says what to do.
 absl::StatusOr<std::shared_ptr<Store>> StoreOf(std::string_view url);
 
 // Where a result is written.
@@ -19,7 +19,7 @@ struct Destination {
   std::string url;  // admitted
   std::shared_ptr<Store> store;
 };
-// For a URL that a user has written. InvalidArgument: it is not one, or of an https server. Otherwise as StoreOf.
+// For a URL that a user has written. InvalidArgument: it is not a URL, or is of an https server. Otherwise as StoreOf.
 absl::StatusOr<Destination> DestinationAt(std::string_view url);
 
 }  // namespace reshard::stores

@@ -15,15 +15,15 @@
 
 namespace reshard::tasks {
 
-// What was asked for, or the number of cores where that is 0, but then no more than `most`.
+// `asked`; if that is 0, the number of cores, but no more than `most`.
 int ThreadCount(int asked, int most = std::numeric_limits<int>::max());
 
-// For so many tasks that wait for a disk most of the time: `threads` where they are few; where they are many, enough
+// Number of threads for tasks that mostly wait for a disk: `threads` if there are few tasks; if there are many, enough
 // that filesystems bring them to the disk together.
 int WaitingThreads(int threads, int64_t tasks);
 
-// Calls task(i, thread) for i in 0..count, each once, on `threads` threads, smallest first. After an error no further
-// task is begun. The error of the smallest i that had one. An exception in a task is Internal, or ResourceExhausted
+// Calls task(i, thread) for i in 0..count, each once, on `threads` threads, lowest i first. After an error no further
+// task is begun. The error of the lowest i that had one. An exception in a task is Internal, or ResourceExhausted
 // where memory ran out. Once `stop` asks for it no further task is begun: Cancelled, as an error of the system.
 absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Status(int64_t task, int thread)>& task,
                       const std::stop_token& stop = {});
@@ -31,12 +31,12 @@ absl::Status RunTasks(int64_t count, int threads, const std::function<absl::Stat
 // What an operation that was asked to stop returns.
 absl::Status Stopped();
 
-// Adds up what is done and tells of it, now and then. From any thread.
+// Adds up what is done, and reports it now and then. Thread-safe.
 class ProgressMeter {
  public:
   ProgressMeter(int64_t total, std::function<void(const ConvertProgress&)> report);
   void Add(int64_t bytes);
-  // The last word.
+  // Reports for the last time.
   void Finish();
 
  private:

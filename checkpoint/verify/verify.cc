@@ -38,7 +38,7 @@ struct Range {
   int64_t end = 0;
 };
 
-// What differs in one tensor or item, out of stripes that come in any order.
+// What differs in one tensor or item, collected from stripes that come in any order.
 struct Found {
   std::vector<Range> ranges;  // ascending and apart within a stripe
   int64_t elements = 0;
@@ -88,7 +88,7 @@ std::string IndexText(int64_t number, const Pair& pair) {
 std::string Describe(const Found& found, const Pair& pair, int64_t all) {
   std::vector<Range> ranges = found.ranges;
   std::sort(ranges.begin(), ranges.end(), [](const Range& x, const Range& y) { return x.begin < y.begin; });
-  // Ranges that go on in the next stripe are one.
+  // Merges ranges that continue in the next stripe.
   std::vector<Range> merged;
   for (const Range& range : ranges) {
     if (!merged.empty() && merged.back().end == range.begin) {
@@ -141,7 +141,7 @@ constexpr int kAllCores = std::numeric_limits<int>::max();
 
 bool WeightsOnly(const std::optional<source::Sidecar>& of_b) { return of_b && of_b->made && of_b->made->weights_only; }
 
-// A, of which only that counts which B was made of, under the names that it has in B.
+// Opens what of A went into B, under the names that it has in B.
 absl::StatusOr<std::unique_ptr<source::Source>> OpenAsMade(const std::string& a, const VerifyOptions& options,
                                                            const std::optional<source::Sidecar>& of_b) {
   source::SourceOptions terms{options.limits, options.ignore_sidecar, source::ChunkChecks::kAll, options.recipe};
@@ -239,7 +239,7 @@ absl::StatusOr<VerifyReport> verify::CompareSources(source::Source& a, source::S
   for (const Catalog::Tensor& tensor : b.catalog().tensors()) only_in_b(tensor.name);
   for (const Catalog::ByteItem& item : b.catalog().byte_items()) only_in_b(item.name);
 
-  // Attributes are small and already read. One without its value cannot be told from another.
+  // Attributes are small and already read. Attributes without their values cannot be told apart.
   std::deque<std::string> labels;
   const auto attribute_in = [](const Catalog& catalog, std::string_view name) -> const Catalog::Attribute* {
     for (const Catalog::Attribute& attribute : catalog.attributes()) {

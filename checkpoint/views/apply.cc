@@ -106,7 +106,7 @@ class Applying {
   static std::string ZerosHint(std::string_view name) {
     return absl::StrCat("; ", io::Shown(name), " does not match: a number has no zeros in front; {p*} is any text");
   }
-  // To be said where there is no tensor of that name: that there is one whose number has zeros in front.
+  // The hint if there is no tensor of that name, but there is one whose number has zeros in front.
   std::string ZerosHint(const NamePattern& pattern, const Values& known) const {
     const std::string prefix = pattern.Prefix(known);
     for (auto name = std::lower_bound(names_.begin(), names_.end(), prefix);
@@ -203,7 +203,7 @@ class Applying {
   absl::StatusOr<Expression> Ground(const Expression& e, const Values& values) {
     Expression out = e;
     if (e.op == Expression::Op::kTensor) {
-      // Within each other, a few operations over placeholders could ask for any number.
+      // A few nested operations over placeholders could ask for any number.
       constexpr int64_t kMostUses = int64_t{1} << 20;
       if (++uses_ > kMostUses) {
         return absl::InvalidArgumentError(absl::StrCat("the rules use tensors more than ", kMostUses, " times"));
@@ -215,7 +215,7 @@ class Applying {
     if (!e.part.placeholder.empty()) {
       const std::string& text = values.at(e.part.placeholder);
       out.part = {};
-      // A number of a name may be one of any length.
+      // A number in a name may have any length.
       if (!absl::SimpleAtoi(text, &out.part.number)) {
         return absl::InvalidArgumentError(absl::StrCat("there is no part ", io::Shown(text)));
       }
@@ -256,10 +256,10 @@ class Applying {
     return e;
   }
 
-  // How many values the placeholder has over which an operation goes: 0, 1, 2, ...
+  // How many values the placeholder that an operation goes over has: 0, 1, 2, ...
   absl::StatusOr<int64_t> CountOver(const Expression& e, const Values& values) const {
     ASSIGN_OR_RETURN(const NamePattern name, NamePattern::Parse(*recipe::FirstNameWith(e.inputs[0], e.over)));
-    constexpr size_t kMostDigits = 40;  // of a name, in which a number may be one of any length
+    constexpr size_t kMostDigits = 40;  // of a number in a name, which may have any length
     std::vector<std::string> numbers;
     for (const Values& match : MatchesOf(name, values)) numbers.push_back(match.at(e.over));
     std::sort(numbers.begin(), numbers.end(), recipe::ComesBefore);
@@ -301,7 +301,7 @@ class Applying {
                                                    unused == 1 ? "it" : "them", zeros ? ZerosHint(first) : ""));
   }
 
-  // Whether it is made of nothing but scales of quantized tensors, which lose what they are for with their precision.
+  // Whether it is made only of scales of quantized tensors, which are of no use without their precision.
   bool IsOfScales(const View& view) const {
     const auto is_scale = [&](int64_t tensor) { return NamesScales(stored_, stored_.tensors()[tensor].name); };
     if (!view.node) return is_scale(view.stored);

@@ -27,8 +27,8 @@ struct Applied {
 
 // `stored` is what the recipe's selection has left. Tensors are in the order of the first ones that they are made of.
 // InvalidArgument: a rule that does not fit, with its new name; a tensor that no rule uses and that is neither to be
-// kept nor dropped; more than 2^20 uses of tensors in all, or 2^16 parts of something; two of one name; numbers of what
-// goes over a placeholder that are not 0, 1, 2, ...; nothing left.
+// kept nor dropped; more than 2^20 uses of tensors in all, or 2^16 parts of something; two of one name; an operation
+// over a placeholder whose numbers are not 0, 1, 2, ...; nothing left.
 absl::StatusOr<Applied> Apply(const Recipe& recipe, const Catalog& stored);
 
 // A tensor of which less is in the result than it has: a part of a split that no rule takes, or what a slice leaves.
@@ -38,7 +38,7 @@ struct PartlyUsed {
   int64_t elements = 0;  // in all
 };
 
-// By counting the elements of all boxes. Where a view has very many of them, nothing is found.
+// Counts the elements of all boxes. Finds nothing if a view has very many of them.
 std::vector<PartlyUsed> FindPartlyUsed(const std::vector<View>& views, const Catalog& stored);
 
 }  // namespace reshard::views

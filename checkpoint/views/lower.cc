@@ -162,7 +162,7 @@ absl::StatusOr<Node> Flatten(Node input, size_t first, size_t last) {
   return Reshape(std::move(input), std::move(shape));
 }
 
-// What parts of those sizes, which may be in proportion, have of `length` elements.
+// The sizes of parts that have `length` elements in all; the expression's sizes may be proportions.
 absl::StatusOr<Shape> SizesOf(const Expression& expression, int64_t length) {
   Shape sizes = expression.sizes;
   int64_t total = 0;
@@ -183,7 +183,7 @@ absl::StatusOr<Shape> SizesOf(const Expression& expression, int64_t length) {
   return sizes;
 }
 
-// Concatenates, and holds the inputs against the sizes that the expression says they have, if any.
+// Concatenates, and compares the inputs with the sizes that the expression says they have, if any.
 absl::StatusOr<Node> Join(const Expression& expression, std::vector<Node> inputs, size_t dim) {
   Shape lengths;
   for (const Node& input : inputs) lengths.push_back(dim < input.shape.size() ? input.shape[dim] : 0);

@@ -1,4 +1,4 @@
-// From what a recipe says to the few operations that are read.
+// Lowers what a recipe says to the few operations that can be read.
 #ifndef RESHARD_CHECKPOINT_VIEWS_LOWER_H_
 #define RESHARD_CHECKPOINT_VIEWS_LOWER_H_
 
@@ -11,19 +11,19 @@
 
 namespace reshard::views {
 
-// An expression over tensors of a catalog: without placeholders in names and parts, and with nothing left to be
-// repeated over one. InvalidArgument: a tensor that is not there; a dimension, size or part that does not fit the
-// shapes, which the message has; a cast that cannot be; elements of a type that is not known.
+// Lowers an expression over tensors of a catalog: one without placeholders in names and parts, and with nothing left to
+// be repeated over one. InvalidArgument: a tensor that is not there; a dimension, size or part that does not fit the
+// shapes, which the message has; a cast that is not possible; elements of a type that is not known.
 absl::StatusOr<Node> Lower(const Expression& expression, const Catalog& catalog);
 
 // A tensor of the catalog as it is. Requires that its dtype is known.
 Node TensorNode(const Catalog& catalog, int64_t tensor);
 
-// The same elements as another type. InvalidArgument: a cast that cannot be; too many bytes.
+// The same elements as another type. InvalidArgument: a cast that is not possible; too many bytes.
 absl::StatusOr<Node> CastTo(Node input, DType dtype);
 
-// The number of parts of which an operation takes one. Where its input says it (recipe::FixedParts), the expression is
-// as Lower requires, but for that part. InvalidArgument: there can be none; otherwise as Lower.
+// The number of parts of which an operation takes one. If its input decides that (recipe::FixedParts), the expression
+// must be as Lower requires, except for that part. InvalidArgument: there can be none; otherwise as Lower.
 absl::StatusOr<int64_t> NumParts(const Expression& expression, const Catalog& catalog);
 
 }  // namespace reshard::views

@@ -1,4 +1,4 @@
-// Which view it is.
+// Identifies a view in a digest.
 #ifndef RESHARD_CHECKPOINT_VIEWS_NODE_HASH_H_
 #define RESHARD_CHECKPOINT_VIEWS_NODE_HASH_H_
 
@@ -7,7 +7,7 @@
 
 namespace reshard::views {
 
-// Two views that are read from other places, or in another way, add something else.
+// Adds a view. Views that are read from different places, or in different ways, add different data.
 void AddTo(const Node& node, hash::Digest* digest);
 
 }  // namespace reshard::views

@@ -17,7 +17,7 @@
 namespace reshard::views {
 namespace {
 
-// Longer ones are not read where less than one of so many bytes is wanted.
+// Longer runs are not read if less than one of this many bytes is wanted.
 constexpr int64_t kMostWaste = 4;
 
 // Casts one after the other, a few elements at a time, so that nothing is longer than both ends.

@@ -11,19 +11,19 @@
 
 namespace reshard::views {
 
-// The elements of a box of the tensor-th tensor, dense and row-major.
+// Reads the elements of a box of the tensor-th tensor, dense and row-major.
 using TensorReader = absl::FunctionRef<absl::Status(int64_t tensor, absl::Span<const int64_t> offset,
                                                     absl::Span<const int64_t> size, absl::Span<char> out)>;
 
-// What is read at once is at most so many bytes, or as many as what it is read for.
+// A read has at most this many bytes, or as many as what it is read for.
 inline constexpr int64_t kLeastRead = int64_t{64} << 10;
-// As many buffers of that length ReadView has: what is read, and the same cast; and where something is dequantized its
-// scales, and what reading its inputs takes.
+// The number of buffers of that length that ReadView has: what is read, and the same cast; if something is dequantized,
+// also its scales, and what reading its inputs takes.
 int64_t ReadBuffers(const Node& view);
 
-// The same of a view: `out` has exactly the bytes of the box. Beside it this takes the memory of ReadBuffers, and what
-// `read` takes. What lies between the elements that are wanted is read with them where that costs less
-// than to leave it out. Errors are those of `read`.
+// Reads a box of a view into `out`, which has exactly its bytes. Beside `out` this takes the memory of ReadBuffers, and
+// what `read` takes. What lies between wanted elements is read along with them where that costs less than skipping it.
+// Errors are those of `read`.
 absl::Status ReadView(const Node& view, absl::Span<const int64_t> offset, absl::Span<const int64_t> size,
                       TensorReader read, absl::Span<char> out);
 

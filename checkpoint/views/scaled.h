@@ -17,12 +17,12 @@ namespace reshard::views {
 bool IsQuantized(DType dtype);
 
 // A kDequantize node. `block` are the sizes of a block in the last dimensions of the values, -1 for all of one.
-// InvalidArgument: types that have no scales, are none or are not made of them; scales of another number or shape than
-// the blocks have; too many bytes.
+// InvalidArgument: a type that values, scales or the result cannot have; scales of another number or shape than the
+// blocks have; too many bytes.
 absl::StatusOr<Node> Dequantize(Node values, Node scales, absl::Span<const int64_t> block, DType dtype);
 
-// One, too: all elements times `by`, in f32, and as the dtype that they have. InvalidArgument: that is none of f32, f16
-// and bf16; `by` has no f32 that is finite.
+// Also a kDequantize node: all elements times `by`, in f32, as the dtype that they have. InvalidArgument: that is none
+// of f32, f16 and bf16; `by` is not finite as f32.
 absl::StatusOr<Node> Multiply(Node input, double by);
 
 // A box of the scales of a kDequantize node.
@@ -30,7 +30,7 @@ struct ScaleBox {
   std::vector<int64_t> offset, size;  // one per dimension
 };
 
-// The scales of the blocks that a box of the node meets: never more than it has elements. Requires that it has some.
+// The scales of the blocks that a box of the node meets: at most one per element. Requires that the box has elements.
 ScaleBox ScalesOf(const Node& node, absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
 
 // Calls `take` with the products of a box of the node, in f32, in row-major order and a few at a time; `first` is the

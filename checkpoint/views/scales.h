@@ -12,7 +12,7 @@
 
 namespace reshard::views {
 
-// Whether it is the name of scales of a quantized tensor of the catalog, one of 8-bit or 4-bit elements: X_scale_inv or
+// Whether it names scales of a quantized tensor of the catalog, one of 8-bit or 4-bit elements: X_scale_inv or
 // X_scale of X, input_scale beside weight.
 bool NamesScales(const Catalog& catalog, std::string_view name);
 

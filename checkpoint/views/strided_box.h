@@ -1,4 +1,4 @@
-// Which elements of tensors the elements of a box of a view are.
+// Maps the elements of a box of a view to elements of tensors.
 #ifndef RESHARD_CHECKPOINT_VIEWS_STRIDED_BOX_H_
 #define RESHARD_CHECKPOINT_VIEWS_STRIDED_BOX_H_
 
@@ -15,7 +15,7 @@ namespace reshard::views {
 
 // Elements of a tensor, and where they go: those at index at + sum(i_l * step_l in dimension dim_l) go to element
 // to + sum(i_l * to_l) of a buffer, for all values 0 <= i_l < count_l of the loops. Several loops may be of one
-// dimension. Every operation of a Node but a concatenation, and a reshape that cuts, makes one of these from one.
+// dimension. Every operation of a Node makes one of these from one, except a concatenation and a reshape that cuts.
 struct StridedBox {
   struct Loop {
     size_t dim = 0;
@@ -29,11 +29,11 @@ struct StridedBox {
 
   // The box at that offset into a dense row-major buffer. Requires that it has elements.
   static StridedBox Of(absl::Span<const int64_t> offset, absl::Span<const int64_t> size);
-  // Only `count` iterations of a loop, beginning with the first-th; no loop for one of them.
+  // Keeps only `count` iterations of a loop, beginning with the first-th; a single one needs no loop.
   void Narrow(size_t loop, int64_t first, int64_t count);
-  // How many there are.
+  // The number of elements.
   int64_t Elements() const;
-  // The largest index of a dimension that comes.
+  // The largest index that occurs in a dimension.
   int64_t Last(size_t dim) const;
 };
 

@@ -1,5 +1,6 @@
 // Four training ranks save a model's weights as they hold them; six serving ranks load them, sharded along the other
-// dimension and in another device order. Ranks are threads here; in a job of processes each calls Save and Load once.
+// dimension and in a different device order. Ranks are threads here; in a multi-process job each process calls Save and
+// Load once.
 //
 //   checkpoint_in_job DIRECTORY        which must not exist yet
 #include <cstdint>

@@ -27,7 +27,7 @@ LAYERS, HIDDEN, FFN, HEADS, GROUPS, VOCABULARY, PADDED = 2, 32, 48, 8, 2, 80, 96
 
 
 def without_a_gpu():
-    """What Megatron asks of CUDA although these models are on the CPU."""
+    """Replaces the CUDA calls that Megatron makes although these models are on the CPU."""
     torch.cuda.synchronize = lambda *_: None
     torch.cuda.current_device = lambda: "cpu"
     tensor_parallel.get_cuda_rng_tracker = lambda: types.SimpleNamespace(fork=contextlib.nullcontext)
@@ -68,7 +68,7 @@ def main(arguments, folder):
                         "--padded-vocabulary", str(PADDED)], stdout=file, check=True)
     reshard("convert", folder / "iter_0000100", folder / "llama", "--to", "hf", "--weights-only", "--no-side-files",
             "--recipe", folder / "recipe.json", "--invert", "--verify")
-    # A checkpoint of Megatron has no configuration as transformers reads it.
+    # A Megatron checkpoint has no configuration that transformers can read.
     transformers.LlamaConfig(
         architectures=["LlamaForCausalLM"], vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=FFN, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, num_key_value_heads=GROUPS, rms_norm_eps=1e-6,
@@ -82,12 +82,12 @@ def main(arguments, folder):
     # And back, for two pipeline stages of two tensor-parallel ranks, into a model that has not seen these weights.
     reshard("convert", folder / "llama", folder / "iter_0000000", "--no-side-files", "--recipe", folder / "recipe.json",
             "--mesh", "{pp:2,tp:2}", "--layout", "[<pp>, <tp>, ...]", "--verify")
-    # What Megatron's loader looks for beside the tensors.
+    # What Megatron's loader looks for besides the tensors.
     kinds = {"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1}
     (folder / "iter_0000000/metadata.json").write_text(json.dumps(kinds))
     torch.save({}, folder / "iter_0000000/common.pt")
     again = gpt(arguments.tied)
-    # There is no _extra_state in it: that is state of Transformer Engine, which Hugging Face models do not have.
+    # It has no _extra_state: that is state of Transformer Engine, which Hugging Face models do not have.
     loaded = dist_checkpointing.load(again.sharded_state_dict(), str(folder / "iter_0000000"), strict="ignore_all")
     again.load_state_dict(loaded, strict=False)
     assert torch.equal(logits_of(again, words), trained)

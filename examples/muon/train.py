@@ -1,4 +1,4 @@
-"""Trains with Muon under FSDP2: every matrix is whole on one rank for the step that needs it whole, and on no other.
+"""Trains with Muon under FSDP2: the step that needs a whole matrix has it on one rank, and on no other.
 
     torchrun --nproc-per-node 4 train.py
 
@@ -30,12 +30,12 @@ def orthogonal(matrix):
 
 
 def work(shape):
-    """Of orthogonal(), about."""
+    """The approximate cost of orthogonal()."""
     return max(shape) * min(shape) ** 2
 
 
 class GatheredMuon:
-    """What is usually written: every rank gathers every matrix, and does all the work."""
+    """The usual way: every rank gathers every matrix, and does all the work."""
 
     def __init__(self, parameters):
         self.parameters = list(parameters)
@@ -54,19 +54,19 @@ class GatheredMuon:
 
 
 class OwnedMuon:
-    """Every matrix has an owner. One exchange brings all of them to their owners, one takes the updates back."""
+    """Every matrix has an owner. One exchange brings all of them to their owners, another takes the updates back."""
 
     def __init__(self, parameters):
         self.parameters = list(parameters)
         self.momenta = [torch.zeros_like(p) for p in self.parameters]
         ranks, rank = dist.get_world_size(), dist.get_rank()
-        # The most work first, to the rank that has the least so far.
+        # The most work first, each matrix to the rank that has the least so far.
         load, owner = [0] * ranks, {}
         for i in sorted(range(len(self.parameters)), key=lambda i: -work(self.parameters[i].shape)):
             owner[i] = load.index(min(load))
             load[owner[i]] += work(self.parameters[i].shape)
         self.own = [i for i in range(len(self.parameters)) if owner[i] == rank]
-        # A rank has nothing of another rank's matrix.
+        # A rank holds nothing of a matrix that another rank owns.
         self.whole = [torch.empty(p.shape if i in self.own else 0) for i, p in enumerate(self.parameters)]
         self.updates = [torch.empty_like(p.to_local()) for p in self.parameters]
         sharded = [f"[<dp>{rows}, {columns}]" for rows, columns in (p.shape for p in self.parameters)]

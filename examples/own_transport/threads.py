@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A plan carried out without this library: threads are the devices, queues the network. Needs neither PyTorch nor NumPy."""
+"""Carries out a plan without this library: threads are the devices, queues the network. Needs neither PyTorch nor NumPy."""
 import itertools
 import queue
 import threading
@@ -13,12 +13,12 @@ results = {}
 
 
 def box(offset, size):
-    """The places of a piece: [offset, offset + size) in each dimension of the whole tensor."""
+    """The indices of a piece: [offset, offset + size) in each dimension of the whole tensor."""
     return itertools.product(*(range(o, o + s) for o, s in zip(offset, size)))
 
 
 def device(me):
-    # What it has: two rows. Its elements by their place in the whole tensor, as pieces name them.
+    # It starts with two rows. Elements are keyed by their index in the whole tensor, as in pieces.
     held = {(i, j): 10 * i + j for i in (2 * me, 2 * me + 1) for j in range(COLUMNS)}
     for number, step in enumerate(plan["steps"]):
         pieces = [piece for piece in plan["pieces"] if piece[0] == number]
@@ -28,7 +28,7 @@ def device(me):
         for _, sender, receiver, offset, size in pieces:
             if receiver == me:
                 held.update(zip(box(offset, size), network[sender, me].get(timeout=10)))
-    results[me] = [held[i, me] for i in range(ROWS)]  # what it should have: one column
+    results[me] = [held[i, me] for i in range(ROWS)]  # what it must end with: one column
 
 
 threads = [threading.Thread(target=device, args=(me,)) for me in range(DEVICES)]

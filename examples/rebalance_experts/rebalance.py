@@ -1,9 +1,9 @@
-"""Moves the experts of a mixture-of-experts model to new slots, with replicas, as a load balancer asks for.
+"""Moves the experts of a mixture-of-experts model to new slots, with replicas, as a load balancer decides.
 
     torchrun --nproc-per-node 4 rebalance.py
 
 The loop that engines use does the same, layer by layer with one message per expert and matrix. Both are run, on two
-nodes of two ranks (so says the topology; here they are processes), and must leave the same weights in every slot.
+nodes of two ranks (in the topology; here they are processes), and must leave the same weights in every slot.
 """
 import random
 import time
@@ -45,7 +45,7 @@ def weights_of(table, rank, ranks):
 
 
 class Loop:
-    """What is usually written: a message per expert and matrix, from one of its holders, layer by layer."""
+    """The usual way: one message per expert and matrix, from one of its holders, layer by layer."""
 
     def __init__(self, old, new, sources, targets):
         self.old, self.new, self.sources, self.targets = old, new, sources, targets
@@ -105,7 +105,7 @@ class Planned:
             [{"id": str(i), "mesh": f"{{ep:{ranks}}}", "from": a, "to": b, "dtype": "f32"}
              for i, (a, b) in enumerate(zip(before, after))], topology=TOPOLOGY)
         self.between_nodes = plan["totals"]["levels"][1]["recv_bytes_total"]
-        # At most: not every pair of ranks has something for each other in each exchange.
+        # An upper bound: not every pair of ranks has something to send in each exchange.
         self.messages = sum(ranks * step["peers_max"] for bucket in plan["buckets"] for step in bucket["steps"])
 
     def run(self):
@@ -132,7 +132,7 @@ for way in (Loop, Planned):
     moves = way(old, new, sources, targets)
     timed(moves)
     counts = torch.tensor([moves.messages, moves.between_nodes])
-    if way is Loop:  # which counts what this rank sends
+    if way is Loop:  # it counts only what this rank sends
         dist.all_reduce(counts)
     seconds = sorted(timed(moves) for _ in range(5))[2]
     same = torch.tensor(all(torch.equal(a, b) for a, b in zip(targets, wanted)))

@@ -17,13 +17,13 @@ def heads(name, head_dim):
 
 
 def turned_heads(name, head_dim):
-    """The same, where the two halves of a head become pairs side by side."""
+    """The same, with the two halves of a head interleaved as pairs."""
     halves = {"unflatten": name, "dim": 0, "sizes": [-1, 2, head_dim // 2]}
     return {"flatten": {"permute": halves, "dims": [3, 0, 2, 1]}, "dims": [2, 3]}
 
 
 def parameters(model, head_dim):
-    """Of one layer: the name in MaxText, and what it is made of."""
+    """The parameters of one layer: the name in MaxText, and what it is made of."""
     of = "model.layers.{l}."
     is_llama = model == "llama"
     kernel = turned_heads if is_llama else heads

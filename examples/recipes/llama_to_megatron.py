@@ -13,7 +13,7 @@ import argparse
 import json
 
 
-# Of each kind: the embedding and what is before the number of a layer; the norms and the matrices of a layer; what comes last.
+# For each kind: the embedding and what precedes the number of a layer; the norms and the matrices of a layer; what comes last.
 CORE = ["embedding.word_embeddings.weight", "decoder.layers.",
         "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.weight",
         "decoder.final_layernorm.weight", "output_layer.weight"]

@@ -16,12 +16,12 @@ import math
 
 
 def unscanned(name, axis):
-    """A parameter of layer {l}, of all layers in one."""
+    """A parameter of layer {l}, from the tensor that has all layers."""
     return {"unstack": f"decoder.layers.{name}", "dim": axis, "part": "{l}"}
 
 
 def parameters(model, head_dim, layer):
-    """Of one layer: the name in transformers, and what it is made of. layer(name) is a parameter of the layer in MaxText."""
+    """The parameters of one layer: the name in transformers, and what it is made of. layer(name) is a parameter of the layer in MaxText."""
     out_first = {"dims": [0, -1]}
 
     def heads(name, turned=False, by=None):
@@ -56,7 +56,7 @@ def parameters(model, head_dim, layer):
 
 
 def experts(of_layers):
-    """[experts, embed, mlp] of a layer as one tensor [mlp, embed] per expert; of_layers(name, part) is such a parameter."""
+    """[experts, embed, mlp] of a layer as one tensor [mlp, embed] per expert; of_layers(name) is the parameter of all experts."""
     return {
         f"mlp.experts.{{e}}.{to}.weight": {"transpose": of_layers(f"moe_block.{name}"), "dims": [0, -1]}
         for to, name in {"gate_proj": "wi_0", "up_proj": "wi_1", "down_proj": "wo"}.items()

@@ -8,13 +8,13 @@ LAYERS, VOCABULARY, WIDTH, HEADS, GROUPS, HEAD, EXPERTS, HIDDEN, CHOSEN = 2, 64,
 
 
 def attend(q, k, v):
-    """Causal attention of [batch, sequence, heads * HEAD] tensors, of which each head of k and v serves several of q."""
+    """Causal attention of [batch, sequence, heads * HEAD] tensors, where each head of k and v serves several heads of q."""
     q, k, v = (x.unflatten(-1, (-1, HEAD)).transpose(1, 2) for x in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).flatten(2)
 
 
 def shares(scores):
-    """How much each token takes of each expert: of the best CHOSEN ones, in proportion."""
+    """The weight of each expert for each token: only the best CHOSEN ones count, in proportion."""
     best, which = scores.softmax(-1).topk(CHOSEN, -1)
     return torch.zeros_like(scores).scatter(-1, which, best / best.sum(-1, keepdim=True))
 

@@ -1,5 +1,5 @@
-"""The job that serves: two ranks with tensor parallelism. As engines do, each has its heads of q, k and v in one tensor,
-and all experts in one, gate and up side by side.
+"""The job that serves: two ranks with tensor parallelism. As in engines, each rank has its heads of q, k and v in one
+tensor, and all experts in one, gate and up side by side.
 
     torchrun --standalone --nproc-per-node 2 serve.py STORE
 """
@@ -18,7 +18,7 @@ TP = 2
 RECIPE = {
     "schema": "reshard.recipe/1",
     "tensors": [
-        # The first half of q, k and v, then the second one: what either rank has of each lies together.
+        # The first halves of q, k and v, then the second halves: what each rank holds is contiguous.
         {"to": "{p*}.qkv", "from": {"interleave": ["{p*}.q.weight", "{p*}.k.weight", "{p*}.v.weight"], "blocks": TP}},
         {"to": "{p*}.gate_up", "from": {"stack": {"interleave": ["{p*}.experts.{e}.gate.weight", "{p*}.experts.{e}.up.weight"],
                                                   "blocks": TP}, "over": "e"}},

@@ -38,7 +38,7 @@ with reshard.join(store, rank=dist.get_rank(), world=6) as joined:
         optimizer.step()
         refit()
         with torch.no_grad():
-            logits = model(tokens)  # what the servers are to say, too
+            logits = model(tokens)  # what the servers must get, too
         if dist.get_rank() == 0:
             store.set(f"logits of {joined.generation}.{step}", logits.numpy().tobytes())
 dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Trains a small model with FSDP2 on any number of ranks, and goes on from a checkpoint of any other number.
+"""Trains a small model with FSDP2 on any number of ranks, and continues from a checkpoint of any other number.
 
     torchrun --nproc-per-node 4 train.py --save step-5
     torchrun --nproc-per-node 3 train.py --load step-5

@@ -30,7 +30,7 @@ std::optional<size_t> DTensorDim::Walk(size_t at, int64_t product, size_t column
 std::optional<std::string> DTensorDim::Split(int axis, int64_t parts, int64_t split_factor, size_t column) {
   const bool several_blocks = std::any_of(digits_.begin(), digits_.end(), [](const Digit& d) { return d.kept(); });
   if (parts == 1) {
-    // Splits nothing; shown where that is no harm.
+    // Splits nothing; shown where that does no harm.
     if (!several_blocks) digits_.push_back({1, axis, 1, column});
     return std::nullopt;
   }

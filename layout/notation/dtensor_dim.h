@@ -15,8 +15,9 @@
 namespace reshard::notation {
 
 // Follows the splits of one dimension. The state is the list of digits that the global index is made of, major first:
-// taken ones belong to a mesh axis, kept ones every device still has all of; behind them is a contiguous rest. What a
-// device holds, concatenated, is indexed by the kept digits and the rest, and that is what the next split cuts.
+// taken digits belong to a mesh axis, every device still has all of the kept ones, and behind them is a contiguous
+// rest. What a device holds, concatenated, is indexed by the kept digits and the rest, and that is what the next split
+// cuts.
 //
 // With no kept digit the device holds one interval, and a split is exact for every size: DTensor cuts ceil by ceil, as
 // layouts do. With kept digits a split cuts along them only when everything divides evenly.
@@ -41,7 +42,8 @@ class DTensorDim {
   };
 
   // Finds a run of kept digits of this product, from index `at` on, that comes next in the local index; splits digits
-  // and takes from the rest as needed. Calls take(digit) for every one of them. The index behind the run, or nothing.
+  // and takes from the rest as needed. Calls take(digit) for every one of them. Returns the index behind the run, or
+  // nothing.
   template <typename Take>
   std::optional<size_t> Walk(size_t at, int64_t product, size_t column, Take take);
 
@@ -51,8 +53,8 @@ class DTensorDim {
 
 // The placements of the mesh axes, "R" for those that shard nothing. Shard orders where every dimension is cut along
 // whole axes only, which need no strided shards; strided shards and no orders otherwise, since a DTensor has one or the
-// other. Unimplemented when placements cannot say it; an uneven dimension may still turn out to be refused when the
-// text is imported.
+// other. Unimplemented when placements cannot say it; an uneven dimension may still be refused when the text is
+// imported.
 absl::StatusOr<std::vector<std::string>> DTensorPlacements(const Layout& layout);
 
 }  // namespace reshard::notation

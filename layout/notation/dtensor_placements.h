@@ -44,7 +44,7 @@ struct DTensorPlacement {
 // Why placements are not a layout.
 struct DTensorRefusal {
   absl::StatusCode code = absl::StatusCode::kUnimplemented;  // or kInvalidArgument: they contradict each other
-  int axis = 0;                                              // of the mesh: whose placement it is about
+  int axis = 0;                                              // the mesh axis whose placement it is about
   std::string reason;
 };
 

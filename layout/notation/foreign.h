@@ -34,12 +34,12 @@ absl::Status CheckCutInOneGo(const layout::Scanner& in, const Layout& layout, st
 // Unimplemented: <notation> cannot say <what>.
 absl::Status CannotSay(std::string_view notation, std::string_view what);
 
-// The factors of a dimension that do anything, as axes (neighboring parts joined) and integer digits. Reflected axes
+// The factors of a dimension that have an effect, as axes (neighboring parts joined) and integer digits. Reflected axes
 // and explicit sizes count as axes where they cut like them (no digit in front, the usual sizes); others cannot be
 // said.
 absl::StatusOr<std::vector<Factor>> PlainFactors(const Layout& layout, int d, std::string_view notation);
 
-// The same for a notation that knows nothing but axes.
+// The same for a notation that has only axes.
 absl::StatusOr<std::vector<AxisRef>> OnlyAxes(const Layout& layout, int d, std::string_view notation);
 
 // The axes of the partial reduction, joined; Unimplemented when the notation only has sums and it is none.

@@ -10,7 +10,8 @@
 namespace reshard::notation {
 namespace {
 
-// The axes, major first, that the digit (stride, size) of the device number is; false when it is none.
+// Appends the axes, major first, that the digit (stride, size) of the device number is made of; false when there are
+// none.
 bool AppendAxes(int64_t stride, int64_t size, const Mesh& mesh, std::vector<AxisRef>* out) {
   std::vector<AxisRef> minor_first;
   for (int axis = mesh.num_axes(); axis-- > 0 && size > 1;) {

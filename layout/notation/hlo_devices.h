@@ -21,8 +21,8 @@ class HloDevices {
   // A permutation of 0..n-1; false when it is not a product of digits.
   bool FromIds(const std::vector<int64_t>& ids);
 
-  // The next tile dimension of this size: takes digits from the major end and gives the axes, or parts of axes, that
-  // they are, neighbors joined. Nothing when digits or axes would have to be torn where they do not divide.
+  // The next tile dimension of this size: takes digits from the major end and returns the axes, or parts of axes, that
+  // they are, neighbors joined. Nothing when digits or axes would have to be split where they do not divide.
   std::optional<std::vector<AxisRef>> Take(int64_t size, const Mesh& mesh);
 
  private:
@@ -39,7 +39,8 @@ class HloDevices {
 // refs must not overlap.
 std::vector<AxisRef> AllParts(const Mesh& mesh, const std::vector<AxisRef>& refs);
 
-// The text [r..]T(p..) that brings the parts (as AllParts gives them) into this order; [n] when that is theirs already.
+// The text [r..]T(p..) that brings the parts (as AllParts gives them) into this order; [n] when they are in this order
+// already.
 std::string IotaText(const std::vector<AxisRef>& parts, const std::vector<AxisRef>& order);
 
 }  // namespace reshard::notation

@@ -103,7 +103,7 @@ std::optional<Notation> GuessNotation(std::string_view text) {
 
 namespace {
 
-// Of "NamedSharding(mesh=Mesh('x': 4), spec=PartitionSpec('x'))" the specification; any other text as it is.
+// The specification in "NamedSharding(mesh=Mesh('x': 4), spec=PartitionSpec('x'))"; any other text as it is.
 std::string_view WithoutItsMesh(std::string_view text) {
   const size_t begin = text.find("PartitionSpec(");
   if (!text.starts_with("NamedSharding(") || begin == std::string_view::npos) return text;
@@ -115,7 +115,7 @@ std::string_view WithoutItsMesh(std::string_view text) {
   return text;
 }
 
-// The axes that a text says in whatever way, such as dp=2, 'tp': 4 and pp:2, or sizes alone; empty: there are none.
+// The axes that a text names in any form, such as dp=2, 'tp': 4 and pp:2, or sizes alone; empty: there are none.
 std::string AxesIn(std::string_view text) {
   constexpr size_t kMost = 8;
   std::vector<std::string> named, sizes;
@@ -189,7 +189,7 @@ absl::StatusOr<std::string> ExportLayout(Notation notation, const Layout& layout
   }
   absl::StatusOr<std::string> text = entry->write(layout);
   if (!text.ok()) return text;
-  // The text is what comes nearest; whether it says exactly the same shows when it is read again.
+  // The text is the nearest one; reading it again shows whether it says exactly the same.
   const absl::StatusOr<Layout> back = ImportLayout(notation, *text, layout.mesh(), layout.shape());
   if (!back.ok()) {
     return absl::UnimplementedError(absl::StrCat(Name(notation), " cannot say it exactly: ", Reason(back.status())));

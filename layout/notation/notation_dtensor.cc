@@ -2,7 +2,7 @@
 // _StridedShard(dim=0, sf=2) / _S(0, 2); separated by nothing, blanks or commas; () or [] around the list, and quotes
 // around each.
 // RaggedShard(dims=(0, 1), local_units=(2, 3, 0, 5)), and _StridedRaggedShard with a split_factor behind.
-// What they mean is said in dtensor_placements.h.
+// See dtensor_placements.h for what they mean.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -191,8 +191,8 @@ absl::StatusOr<Layout> ImportDTensor(std::string_view text, const Mesh& mesh, co
 
 namespace {
 
-// The placements of a layout that flattens its first dimensions and cuts them along one axis: a RaggedShard there, and
-// what the layout would have without that on the other axes.
+// The placements of a layout that flattens its first dimensions and cuts them along one axis: a RaggedShard on that
+// axis, and on the other axes what the layout would have without it.
 absl::StatusOr<std::vector<std::string>> WithRaggedShard(const Layout& layout) {
   const DimLayout& flat = layout.dim(0);
   const std::vector<const Factor*> factors = layout::EffectiveFactors(flat);

@@ -1,6 +1,6 @@
 // Shardy: #sdy.sharding<@mesh, [{"x"}, {"y":(1)2, ?}p1], replicated={"w"}, unreduced={"z"}>. A mesh symbol stands for
 // our mesh, whatever its name; an inline mesh must be equal to it. `?` (a compiler may shard further) and priorities
-// say nothing about who holds what and are read over.
+// say nothing about who holds what and are skipped.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

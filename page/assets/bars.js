@@ -1,4 +1,4 @@
-// Bytes against the bound: a bar a device, and bars for the worst device, for links and for memory.
+// Bytes against the bound: one bar per device, and bars for the worst device, for links and for memory.
 class DeviceBars {
   // on.hover(device or null), on.pin(device)
   constructor(view, on) {
@@ -51,7 +51,7 @@ class DeviceBars {
       const selected = this.view.indexOf.get(this.device);
       const draw = (values, colour, direction) => {
         context.fillStyle = colour;
-        // Of devices on one pixel the largest is seen.
+        // Where devices share a pixel, the largest bar is seen.
         for (let i = 0; i < n; ++i) {
           context.globalAlpha = selected === undefined || selected === i ? 1 : 0.4;
           const length = values[i] * scale;
@@ -84,7 +84,7 @@ class DeviceBars {
   }
 }
 
-// A figure, and where it has a bound a bar with a mark there.
+// A figure and, if it has a bound, a bar with a mark at the bound.
 function meter(label, value, bound, note) {
   const most = Math.max(value, bound || 0, 1);
   return h("div", { class: "meter" },

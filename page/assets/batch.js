@@ -1,4 +1,4 @@
-// Many tensors: a table that sorts, from which each opens its plan.
+// Many tensors: a sortable table, in which each tensor opens its plan.
 function batchPage(data) {
   const layouts = data.layouts.map((layout) => new Layout(layout));
   const rows = data.rows.map(([name, plan, error], index) => ({ index, name, plan, error, ...(plan === null ? {} : data.briefs[plan]) }));

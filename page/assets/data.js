@@ -43,14 +43,14 @@ class Layout {
   blocks(dim, position) {
     return position < 0 ? [] : dim.blocksAt.get(this.offset(dim, position)) || [];
   }
-  // Which part of the tensor a device holds, as one number between 0 and 1: devices that hold the same have the same.
+  // Which part of the tensor a device holds, as one number between 0 and 1, equal for devices that hold the same part.
   tone(position) {
     return (this.offset(this.rowDim, position) + this.offset(this.colDim, position)) / this.mesh.size;
   }
   cellTone(row, col) {
     return (this.rowDim.offsets[row] + this.colDim.offsets[col]) / this.mesh.size;
   }
-  // "rows [0, 4), [8, 12) × cols [0, 16)" with at most a few intervals a dimension; null if the page does not know.
+  // "rows [0, 4), [8, 12) × cols [0, 16)" with at most a few intervals per dimension; null if the page does not know.
   held(device) {
     const position = this.position(device);
     if (position < 0) return "nothing: not in this mesh";
@@ -75,7 +75,7 @@ class Layout {
     }
     return parts.length ? parts.join(" × ") : "the scalar";
   }
-  // The ids of the devices that hold a cell: of a very large mesh, those among the first.
+  // The ids of the devices that hold a cell; in a very large mesh, only those among the first devices.
   holders(row, col) {
     if (!this.holdersAt) {
       this.holdersAt = new Map();
@@ -90,7 +90,7 @@ class Layout {
   }
 }
 
-// [value, times, value, times...] as one value a device.
+// [value, times, value, times...] as one value per device.
 function expand(runs) {
   const out = [];
   for (let i = 0; i < runs.length; i += 2) for (let k = 0; k < runs[i + 1]; ++k) out.push(runs[i]);

@@ -1,6 +1,6 @@
 // What one device holds, sends and receives in every step, as text.
 
-// "24 KiB from 1, 2, 3" with devices that give as much together; a few groups, then how many more.
+// "24 KiB from 1, 2, 3": devices with the same number of bytes form a group; a few groups, then how many more.
 function peersText(peers, word) {
   const byBytes = new Map();
   for (const [device, bytes] of peers) {

@@ -164,7 +164,7 @@ class DeviceGrid {
   }
 }
 
-// As many columns as the last axes of the mesh have devices, so that rows mean something, and about as many as rows.
+// As many columns as the last mesh axes have devices, so that rows mean something, and about as many columns as rows.
 function columnsFor(devices, sizes) {
   if (devices <= 16) return Math.min(devices, 8);
   let columns = 1;

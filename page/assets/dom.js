@@ -47,7 +47,7 @@ function themeSwitch() {
   return button;
 }
 
-// Calls `draw` now, whenever the element's width changes and whenever colours do. Once it is off the page, no more.
+// Calls `draw` now and whenever the element's width or the colours change, until the element is off the page.
 function redrawn(element, draw) {
   let width = 0;
   const observer = new ResizeObserver(() => {

@@ -47,7 +47,7 @@ function planView(view, parts = {}) {
     if (step.messages > 64) return [];
     return view.ids.flatMap((receiver) => (view.peers(step, receiver, true) || []).map(([sender]) => [sender, receiver, "all"]));
   };
-  // What of the drawn dimensions arrives at a device in a step.
+  // The boxes that arrive at a device in a step, in the drawn dimensions.
   const boxesOf = (step, id) => {
     if (!step || !step.boxes || id === null) return [];
     const { draw } = step.to;
@@ -110,7 +110,8 @@ function facts(view) {
       view.lost ? fact("Verdict", "lost", view.lost) : fact("Proof", { lower_bound: "at the lower bound", exhaustive: "best of its kind", best_found: "best found" }[best], plan.certificate.detail)));
 }
 
-// The chosen plan and those that lost; where the page has the steps of one, it can be opened in place of the chosen.
+// The chosen plan and those that lost; a plan that lost can be opened in place of the chosen one if the page has its
+// steps.
 function planPage(data) {
   const layouts = data.layouts.map((layout) => new Layout(layout));
   const views = data.plans.map((plan) => new PlanData(plan, layouts));

@@ -7,7 +7,7 @@ function toneColour(tone, dark) {
 }
 
 class TensorPanel {
-  // on.cell(layout, row, col) when a cell is pointed at, on.leave() when none is any more.
+  // on.cell(layout, row, col) when a cell is pointed at, on.leave() when no cell is.
   constructor(layout, title, on) {
     this.layout = layout;
     this.colours = h("canvas", { "aria-hidden": "true" });

@@ -1,4 +1,4 @@
-// Chooses, over a whole batch, from which holder on each tensor's shards are sent between meshes.
+// Chooses, over a whole batch, the first holder that sends shards of each tensor between meshes.
 #ifndef RESHARD_PLANNER_BATCH_FIRST_HOLDERS_H_
 #define RESHARD_PLANNER_BATCH_FIRST_HOLDERS_H_
 
@@ -19,9 +19,9 @@ struct HolderChoice {
 
 // One list per plan: the first holders of its tensors, in their order.
 //
-// As many tensors of one plan as there are different choices take each of them once: their senders are then exactly
-// even, and tensors that follow each other have different ones. What is left over is placed one by one, the largest
-// first, where the busiest sender it touches stays least busy.
+// Tensors of one plan take all different choices in turn, as long as there is a full round of them: the load of their
+// senders is then exactly even, and consecutive tensors have different senders. The remaining tensors are placed one by
+// one, the largest first, where the busiest sender that they touch stays least busy.
 std::vector<std::vector<int64_t>> ChooseFirstHolders(absl::Span<const HolderChoice> plans, size_t num_devices);
 
 }  // namespace reshard::batch

@@ -112,7 +112,7 @@ absl::Status Batcher::MakePlans() {
   return absl::OkStatus();
 }
 
-// What a plan's steps take apart from latencies, and the latencies.
+// The time of a plan's steps without latencies, and the latencies.
 struct TimeParts {
   __int128 transfer = 0;
   __int128 latency = 0;

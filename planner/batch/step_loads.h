@@ -35,14 +35,14 @@ struct Load {
   int64_t send = 0;
 };
 
-// Every device that receives or sends anything in a step; ascending by device, then level. `maps` makes those of both
-// layouts.
+// Every device that receives or sends anything in a step; ascending by device, then level. `maps` provides the maps of
+// both layouts.
 absl::StatusOr<std::vector<Load>> LoadsOf(const Step& step, DType dtype, const Topology& topology,
                                           const DeviceList& devices, transfers::ShardMaps& maps);
 
 // How a step between meshes changes with its first holder. Holders of one shard are a list of devices in order of their
 // positions in the source mesh; counting them from f instead of 0 moves what each sends f places on. (On a topology
-// with levels near holders go first, and that is a guess.)
+// with levels near holders go first, so there this is a guess.)
 class HolderRotation {
  public:
   // The shards' holders under step.from.
@@ -50,7 +50,7 @@ class HolderRotation {
   int64_t holders() const { return holders_; }
   // The device that sends with first holder `first` what `device` sends with 0.
   int32_t Moved(int32_t device, int64_t first) const;
-  // The smallest first > 0 that changes nothing, a divisor of holders(): with it `loads` are what they are with 0.
+  // The smallest first > 0 that changes nothing, a divisor of holders(): with it, `loads` are the same as with 0.
   int64_t Period(const std::vector<Load>& loads) const;
 
  private:

@@ -36,7 +36,7 @@ std::optional<Layout> WithSizes(const Layout& layout, const std::vector<int64_t>
   return *std::move(out);
 }
 
-// Whether `dim` has this part of an axis where `lo` chunks are cut before it.
+// Whether `dim` has this part of an axis, with `lo` chunks cut before it.
 bool CutsAt(const DimLayout& dim, const AxisRef& ref, int64_t lo) {
   int64_t parts = 1;
   for (const Factor& factor : dim.factors) {

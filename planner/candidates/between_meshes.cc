@@ -24,8 +24,8 @@ int64_t Parts(const DimLayout& dim) {
   return out;
 }
 
-// Dimension d cut further along all these axes, nothing partial any more. Nothing where that would leave devices
-// without elements.
+// The layout with dimension d cut further along all these axes, and nothing partial. nullopt where that would leave
+// devices without elements.
 std::optional<Layout> CutAlong(const Layout& layout, const std::vector<AxisRef>& axes, int d) {
   std::vector<DimLayout> dims = layout.dims();
   DimLayout& dim = dims[d];
@@ -36,7 +36,7 @@ std::optional<Layout> CutAlong(const Layout& layout, const std::vector<AxisRef>&
   return *std::move(out);
 }
 
-// The dimensions that both cuts divide evenly first, of those the slowest ones, whose parts are contiguous.
+// Dimensions that both cuts divide evenly come first; among equals, the slowest ones, whose parts are contiguous.
 std::vector<int> DimsToCut(const Layout& source, const Layout& target, int64_t source_parts, int64_t target_parts) {
   std::vector<std::pair<bool, int>> ranked;
   for (int d = 0; d < source.rank(); ++d) {
@@ -87,7 +87,7 @@ std::vector<Chain> CrossOnceChains(const Layout& source, const Layout& target, c
     Chain steps = *before;
     steps.push_back({cost::ChainStep::Kind::kMove, m2});
     steps.insert(steps.end(), after->begin(), after->end());
-    // The plan between layouts that come to the same has no steps.
+    // The plan between equivalent layouts has no steps.
     if (steps.size() > 1 && steps.back().to == target) out.push_back(std::move(steps));
   };
   const Part none = Chain();

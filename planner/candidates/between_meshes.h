@@ -16,8 +16,8 @@
 
 namespace reshard::candidates {
 
-// A few such chains, with different dimensions cut; none if both layouts have one holder for every element. The parts
-// within one mesh are what `plan_within` finds for them. Requires different meshes.
+// Returns a few such chains that cut different dimensions; none if both layouts have one holder for every element.
+// `plan_within` plans the parts within one mesh. Requires different meshes.
 std::vector<Chain> CrossOnceChains(const Layout& source, const Layout& target, const PlanWithin& plan_within);
 
 // As a family: not with boxes, since the further cuts need not leave contiguous parts.

@@ -13,7 +13,7 @@ namespace reshard::candidates {
 namespace {
 
 constexpr size_t kKeptShares = 4;
-// Rows and intervals of all maps that are looked at.
+// Most rows and intervals of maps to look at.
 constexpr int64_t kMostSharesLookedAt = int64_t{1} << 22;
 
 class ShareSearch {
@@ -25,15 +25,15 @@ class ShareSearch {
   std::vector<ShareChain> Chains();
 
  private:
-  // A layout that the devices of a domain share, and the time from its end to it, or back.
+  // A layout in which the devices of a domain share what it holds, and the time from its end to it, or back.
   struct Shared {
     Layout layout;
     int64_t time_ns = 0;
   };
-  // The end itself, and what its domains hold shared along each dimension: behind the cuts between domains where there
-  // are some, so that nothing leaves a domain; where there are none, that is in front of everything.
+  // The end itself, and for each dimension the layout that shares what a domain holds along it: behind the cuts between
+  // domains where there are some, so that nothing leaves a domain; where there are none, in front of everything.
   std::vector<Layout> LayoutsOf(const Layout& end, const std::vector<int64_t>& outer) const;
-  // nullopt where a few devices do not tell.
+  // nullopt where a sample of devices cannot tell.
   std::optional<int64_t> Time(const Layout& from, const Layout& to);
 
   const Layout& source_;
@@ -117,7 +117,7 @@ Proposal ContiguousShares(const Task& task, const SoFar& so_far) {
   for (const ShareChain& one : shares) bases.push_back(one.chain);
   Proposal out{.chains = InStages(task, *many, bases, 1)};
   if (!shares.empty() && shares[0].time_ns < many->time_ns) out.chains.push_back(shares[0].chain);
-  // More bytes are not worth a few latencies, of which nobody is certain.
+  // Saving a few latencies, which are uncertain, is not worth more bytes.
   out.faster_than_ns = many->time_ns - many->time_ns / 8;
   return out;
 }

@@ -17,8 +17,8 @@
 namespace reshard::candidates {
 
 struct ShareChain {
-  Chain chain;          // source -> M1, which may be left out, -> M2, likewise, -> target
-  int64_t time_ns = 0;  // of its moves, as far as a few hundred devices tell
+  Chain chain;          // source -> M1 (may be left out) -> M2 (likewise) -> target
+  int64_t time_ns = 0;  // of its moves, estimated from a few hundred devices
 };
 
 // At most four, fastest first.
@@ -28,7 +28,7 @@ struct ShareChain {
 std::vector<ShareChain> ContiguousShareChains(const Layout& source, const Layout& target, DType dtype,
                                               const Topology& topology, transfers::ShardMaps& maps);
 
-// As a family: where FindManyPeers says so. The fastest chain, and the best way in stages.
+// As a family: where FindManyPeers says so. Proposes the fastest chain, and the best chain in stages.
 Proposal ContiguousShares(const Task& task, const SoFar& so_far);
 
 }  // namespace reshard::candidates

@@ -25,11 +25,11 @@ std::optional<Cuts> BetweenDomains(const Layout& layout, const std::vector<int64
         if (factor.kind != Factor::Kind::kAxis) return std::nullopt;
         factors.push_back(Factor::Along(*parts->outside));
       }
-      // Chunks of different sizes, or in another order, are not blocks; behind them nothing may follow.
+      // Chunks of different sizes, or in another order, are not blocks, so no factor may follow them.
       if (factor.kind != Factor::Kind::kAxis && &factor != &dim.factors.back()) return std::nullopt;
       factors.push_back(Factor::Blocks(parts->inside));
     }
-    // Blocks that nothing follows cut nothing.
+    // Blocks at the end cut nothing.
     while (!factors.empty() && !factors.back().has_axis()) factors.pop_back();
   }
   return out;

@@ -1,4 +1,4 @@
-// What of a layout's cuts is between the domains of a topology, and the axes that are left inside them.
+// Which of a layout's cuts lie between the domains of a topology, and the axes that are left inside them.
 #ifndef RESHARD_PLANNER_CANDIDATES_DOMAIN_CUTS_H_
 #define RESHARD_PLANNER_CANDIDATES_DOMAIN_CUTS_H_
 

@@ -94,13 +94,13 @@ std::vector<Chain> ReductionChains(const Layout& source, const Layout& target) {
   if (reduced.empty()) return out;
   std::vector<AxisRef> kept;
   if (target.partial()) kept = target.partial()->axes;
-  std::erase_if(kept, [](const AxisRef& ref) { return ref.size == 1; });  // of another mesh, perhaps
-  // Partial over what the target is partial over, too.
+  std::erase_if(kept, [](const AxisRef& ref) { return ref.size == 1; });  // they may be of another mesh
+  // The layout, still partial over the axes over which the target is partial.
   const auto settle = [&](const Layout& layout) { return *layout.WithPartial(Partial{source.partial()->op, kept}); };
   const Layout settled = settle(source);
   auto finish = [&](Chain chain) {
     const auto same = Equivalent(chain.back().to, target);
-    // Where nothing is held at all, everything is equivalent, which says nothing about the step.
+    // Without elements all layouts are equivalent, which says nothing about the step.
     const bool is_target = source.num_elements() > 0 ? same.ok() && *same : chain.back().to == target;
     if (source.mesh() == target.mesh() && is_target) {
       chain.back().to = target;

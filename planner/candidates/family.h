@@ -1,7 +1,7 @@
 // What a family of candidates is: a function from a planning problem to chains of layouts worth pricing.
 //
-// A family proposes, it does not judge: chains are priced, held against the allowed ops and the memory limit, and
-// ranked by choice/. All families stand in one table, families.cc; a new one is a file of its own here and a line
+// A family proposes and does not judge: choice/ prices the chains, checks them against the allowed ops and the memory
+// limit, and ranks them. The table of all families is in families.cc; a new one is a file of its own here and a line
 // there.
 #ifndef RESHARD_PLANNER_CANDIDATES_FAMILY_H_
 #define RESHARD_PLANNER_CANDIDATES_FAMILY_H_
@@ -28,7 +28,7 @@ using Chain = std::vector<cost::ChainStep>;
 // source -> each of `layouts` in turn, without the moves that change nothing.
 Chain Through(const Layout& source, std::initializer_list<const Layout*> layouts);
 
-// The best plan between two layouts over one mesh: families build on plans without knowing their origin.
+// Returns the best plan between two layouts over one mesh: families build on plans without knowing who makes them.
 using PlanWithin = std::function<absl::StatusOr<Plan>(const Layout& from, const Layout& to)>;
 
 // One planning problem, as families see it.
@@ -37,42 +37,42 @@ struct Task {
   const Layout& target;
   DType dtype;
   const PlanOptions& options;
-  // Something of the source is partial and not in the target.
+  // The source is partial over some axis over which the target is not.
   bool reduces = false;
   // Null where the pair does not fit the model.
   const digits::DigitModel* model = nullptr;
   PlanWithin plan_within;
-  // The lower bounds of the pair, which are found when they are first asked for.
+  // The lower bounds of the pair, computed on the first call.
   std::function<absl::StatusOr<Bounds>()> bounds;
-  // Of layouts that families and prices look at again and again.
+  // The shard maps of layouts that families and pricing use again and again.
   transfers::ShardMaps& maps;
 };
 
-// What the families before it in the table have found.
+// What the families earlier in the table have found.
 struct SoFar {
   std::optional<cost::Cost> cheapest;  // of the candidates that fit the memory limit
   bool single_step = false;            // the direct move is allowed and fits
-  // Least bytes of any candidate, whether it fits or not, through the busiest link of the outermost level, where the
-  // topology has several.
+  // The fewest bytes that any candidate, whether it fits or not, sends through the busiest link of the outermost level.
+  // Only on a topology with several levels.
   std::optional<int64_t> least_across;
 };
 
 struct Proposal {
   std::vector<Chain> chains = {};
   std::optional<sequence::SequenceResult> search =
-      std::nullopt;  // of the family that searches: how far it came, for the certificate
-  // Chains that take longer are not candidates.
+      std::nullopt;  // of the family that searches: how far it got, for the certificate
+  // Chains that take this long or longer are not candidates.
   std::optional<int64_t> faster_than_ns = std::nullopt;
 };
 
 struct Family {
   std::string_view name;
   Proposal (*propose)(const Task& task, const SoFar& so_far);
-  // Whether a chain that turns out not to be legal is an error of the planner, or merely no candidate.
+  // Whether a chain that turns out to be illegal is an error of the planner, or merely not a candidate.
   bool always_legal = false;
 };
 
-// In the order in which they are asked.
+// In the order in which the planner asks them.
 absl::Span<const Family> Families();
 
 }  // namespace reshard::candidates

@@ -1,4 +1,4 @@
-// The exact search of sequence/, as a family: its budget, and what it may be bounded by.
+// The exact search of sequence/, as a family, and its budget.
 #ifndef RESHARD_PLANNER_CANDIDATES_SEARCHED_H_
 #define RESHARD_PLANNER_CANDIDATES_SEARCHED_H_
 
@@ -15,7 +15,7 @@ namespace reshard::candidates {
 inline constexpr int64_t kBudgetBesideExchange = 2000;
 inline constexpr int64_t kBudgetAlone = 150'000;
 
-// The cheapest sequence of named ops that is cheaper than what there is so far, if the pair fits the digit model.
+// The cheapest sequence of named ops, if it is cheaper than all candidates so far and the pair fits the digit model.
 Proposal Searched(const Task& task, const SoFar& so_far);
 
 }  // namespace reshard::candidates

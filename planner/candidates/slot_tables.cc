@@ -33,8 +33,8 @@ class AtomSet {
   std::vector<uint64_t> words_;
 };
 
-// What the coordinates of the target's table need, and what is near them: on all devices of a coordinate, which differ
-// in the other axes.
+// What each coordinate of the target's table needs, and what it holds or has near it: on all of its devices, which
+// differ in the other axes.
 class Needs {
  public:
   Needs(const Task& task, const ShardMap& from, const ShardMap& to, int slot_dim, transfers::SlotAtoms atoms)
@@ -124,7 +124,7 @@ class Needs {
 // Per coordinate, the atoms of its slots.
 using Table = std::vector<std::vector<int64_t>>;
 
-// The target's table, but what a device does not hold is in its first slot only.
+// The target's table, but an index that a device does not hold stays only in the first of its slots.
 Table WithoutDuplicates(const Needs& needs) {
   Table out;
   for (int64_t j = 0; j < needs.coordinates(); ++j) {
@@ -137,7 +137,7 @@ Table WithoutDuplicates(const Needs& needs) {
   return out;
 }
 
-// Of `table`, without what another device of the same domain is to have first.
+// `table` without the atoms that another device of the same domain gets first.
 Table FirstInDomain(const Needs& needs, const Table& table) {
   struct Lacking {
     int64_t atom = 0;

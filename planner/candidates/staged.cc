@@ -15,7 +15,7 @@ namespace {
 constexpr int kMostStages = 6;      // of one exchange
 constexpr size_t kBases = 3;        // chains whose steps are staged
 constexpr size_t kProposed = 2;     // of them, the fastest
-constexpr int64_t kManyPeers = 12;  // so many latencies more than needed are worth more steps and bytes
+constexpr int64_t kManyPeers = 12;  // this many latencies more than needed justify more steps and bytes
 // On fewer devices the latency of a message, which is the least certain figure of a topology, decides too much.
 constexpr int64_t kManyDevices = 512;
 
@@ -50,7 +50,7 @@ class MovingSets {
  public:
   explicit MovingSets(const digits::DigitModel& model)
       : model_(model), set_(static_cast<size_t>(model.num_digits()), -1) {
-    // Those that go to a place first, so that one that is gathered goes with the digit that takes its place.
+    // Digits that go to a place first, so that one that is gathered goes with the digit that takes its place.
     for (const bool gathered : {false, true}) {
       for (int e = 0; e < model.num_digits(); ++e) {
         if (gathered == (At(model.target(), e) < 0)) Visit(e);
@@ -89,8 +89,8 @@ class MovingSets {
     }
     return -1;
   }
-  // `e`, and everything that it has to wait for. A digit waits for at most one other, so that there is at most one
-  // circle on its way.
+  // Visits `e` and every digit that it has to wait for. A digit waits for at most one other, so there is at most one
+  // cycle on its way.
   void Visit(int e) {
     if (!Moves(e) || set_[static_cast<size_t>(e)] >= 0) return;
     std::vector<int> way;
@@ -139,7 +139,7 @@ std::optional<digits::DigitModel> CutModel(const Layout& from, const Layout& to,
 
 namespace {
 
-// Of a pair that digits describe. Empty where one stage is all there is.
+// The stages of a pair that digits describe. Empty if an intermediate would be too large.
 std::vector<Stage> StagesOf(const digits::DigitModel& model, const Layout& to, int level, int64_t group) {
   const int64_t most = std::max(model.LocalElements(model.source()), model.LocalElements(model.target()));
   const MovingSets moving(model);
@@ -152,7 +152,7 @@ std::vector<Stage> StagesOf(const digits::DigitModel& model, const Layout& to, i
   };
   std::vector<std::vector<int>> left = moving.sets();
   while (!left.empty()) {
-    // Of those that find their places free, the one that leaves the least.
+    // Among the sets whose places are free, the one that leaves the smallest fragment.
     const auto rank = [&](const std::vector<int>& set) {
       digits::State next = state;
       for (int e : set) next.at[static_cast<size_t>(e)] = model.target().at[static_cast<size_t>(e)];
@@ -171,7 +171,7 @@ std::vector<Stage> StagesOf(const digits::DigitModel& model, const Layout& to, i
   return out;
 }
 
-// Of a pair whose sizes do not divide. Empty where one stage is all there is.
+// The stages of a pair whose sizes do not divide. Empty where there are none that fit.
 std::vector<Stage> UnevenStages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
                                 int64_t group) {
   const auto even = AsIfEven::Of(from, to);
@@ -200,7 +200,7 @@ std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::Me
 
 namespace {
 
-// A chain whose steps within domains go in two stages each where the formula of a step is for it.
+// The chain with its steps within domains cut into two stages each where that is faster by the formula of a step.
 Chain StagedWithin(const Layout& source, const Chain& chain, const digits::MeshLevels& levels, const Topology& topology,
                    int64_t element) {
   Chain out;
@@ -263,7 +263,7 @@ std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::
   const digits::MeshLevels* levels = many.levels ? &*many.levels : nullptr;
   std::vector<std::pair<int64_t, Chain>> found;  // with its estimate
   for (const Chain& base : bases) {
-    // Of the numbers of stages the one with the least time by the formula of a step, if all move as much.
+    // The number of stages with the least time by the formula of a step, as if all moved the same bytes.
     Chain best;
     int64_t least = many.time_ns;
     for (int stages = 2; stages <= kMostStages; ++stages) {
@@ -303,8 +303,7 @@ Proposal Staged(const Task& task, const SoFar& so_far) {
   bases.resize(std::min(bases.size(), kBases));
   bases.push_back({{cost::ChainStep::Kind::kMove, task.target}});
   Proposal out{.chains = InStages(task, *many, bases, kProposed)};
-  // Stages of uneven parts may move a good deal more, for which a few latencies, of which nobody is certain, are not
-  // enough.
+  // Stages of uneven parts may move much more; saving a few latencies, which are uncertain, is not worth that.
   if (task.model == nullptr) out.faster_than_ns = many->time_ns - many->time_ns / 8;
   return out;
 }

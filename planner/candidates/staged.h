@@ -23,17 +23,17 @@ namespace reshard::candidates {
 
 struct Stage {
   cost::ChainStep step;
-  int64_t devices = 1;  // that meet across the level, about
+  int64_t devices = 1;  // about how many meet across the level
 };
 
-// The moves from -> to in which no more than about `group` devices meet across `level`. Parts of digits are prime where
-// they cannot be as small. Post-conditions: no layout is larger than max(from, to); the last is
-// `to`. One stage where digits say nothing about the pair, there would be too many of them, or parts do not fit.
+// The moves from -> to, cut into stages in which at most about `group` devices meet across `level`. A part of a digit
+// is larger than that only where it is prime. Post-conditions: no layout is larger than max(from, to); the last is
+// `to`. A single stage where digits do not describe the pair, there would be too many digits, or parts do not fit.
 // `levels`: null on a topology of one level.
 std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::MeshLevels* levels, int level,
                           int64_t group);
 
-// An exchange whose time is mostly latencies, so far.
+// An exchange whose time so far is mostly latencies.
 struct ManyPeers {
   int level = 0;                             // the outermost of the topology
   int64_t time_ns = 0;                       // of the cheapest candidate so far
@@ -46,11 +46,11 @@ struct ManyPeers {
 // where the latency of a message, which is the least certain figure of a topology, would decide too much.
 std::optional<ManyPeers> FindManyPeers(const Task& task, const SoFar& so_far);
 
-// The chains with their moves in as many stages as the formula of a step is for: at most `most`, those first that take
-// the least time by it. Left out are those that stages make no faster than `many.time_ns`.
+// The chains with their moves cut into the number of stages with the least time by the formula of a step: at most
+// `most` chains, the fastest by the formula first. Leaves out chains that stages make no faster than `many.time_ns`.
 std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::vector<Chain>& bases, size_t most);
 
-// As a family: from 512 devices on, where the objective is time, and that of the cheapest candidate is mostly
+// As a family: from 512 devices on, where the objective is time and the time of the cheapest candidate is mostly
 // latencies.
 Proposal Staged(const Task& task, const SoFar& so_far);
 

@@ -46,13 +46,13 @@ class Phases {
   bool Crosses(const digits::State& a, const digits::State& b, int level) const;
   // The best assignments of the digits inside level's domains for a way from a to b.
   std::vector<Assignment> Assignments(const digits::State& a, const digits::State& b, int level) const;
-  // How a reduction between domains is done, where there is one.
+  // How a reduction between domains is done, if there is one.
   enum class Outside {
     kScatter,  // reduce-scattered, then gathered where the target replicates it
-    kSpread,   // so, and digits outside the domains that replicate the tensor on both ends share it
+    kSpread,   // the same, and digits outside the domains that replicate the tensor on both ends share it
     kAtOnce,   // all-reduced where the target replicates it
   };
-  // a -> b, nothing of which crosses more than `level`.
+  // The stages of a -> b, none of which crosses beyond `level`.
   Stages Way(const digits::State& a, const digits::State& b, int level) const;
   Stages Through(const digits::State& a, const digits::State& b, int level, const digits::State& x,
                  Outside outside) const;
@@ -162,7 +162,7 @@ void Phases::Append(Stages& stages, cost::ChainStep::Kind kind, const digits::St
   stages.insert(stages.end(), way.begin(), way.end());
 }
 
-// By the best assignment, or at once where there is none.
+// Goes by the best assignment, or in one stage where there is none.
 Stages Phases::Way(const digits::State& a, const digits::State& b, int level) const {
   const auto assignments = Assignments(a, b, level);
   if (level == 0 || assignments.empty()) return {{cost::ChainStep::Kind::kMove, b}};
@@ -178,7 +178,7 @@ std::vector<bool> Phases::Occupied(const digits::State& state) const {
 }
 
 digits::State Phases::ReduceInside(digits::State at, const digits::State& m1, int level, Stages& out) const {
-  // What replicates is sliced first, as far as its places are free: what is reduced then is smaller.
+  // Replicated digits are sliced first, as far as their places are free: what is reduced then is smaller.
   const std::vector<bool> occupied = Occupied(at);
   digits::State next = at;
   for (int e = 0; e < model_.num_digits(); ++e) {

@@ -1,15 +1,14 @@
 // Plans for networks with fast domains: within the domains, across them, within them again.
 //
-// Let O be the digits of the mesh that lead out of a domain and I those inside one. Going from source to target
-// directly, replicas inside a domain fetch the same bytes over slow links, and some links are idle. Instead take
+// Let O be the digits of the mesh that lead out of a domain and I those inside one. On the direct way from source to
+// target, replicas inside a domain fetch the same bytes over slow links, and some links are idle. Instead take
 //   source -> M1 = (O as in the source, I at X)   within the domains
 //          -> M2 = (O as in the target, I at X)   across them
 //          -> target                              within the domains
 // for an assignment X of the digits in I to places that O uses in neither layout. The devices of a domain then hold
 // disjoint parts in M1 and M2, so that a domain fetches each byte that it lacks once, and each device fetches its
-// share of them from the device at the same place in the other domain (the same rail). Across domains no plan can do
-// with less; X is chosen for the least work within them. With three levels the outer phases are planned in the same
-// way.
+// share of them from the device at the same place in the other domain (the same rail). No plan can send less across
+// domains; X is chosen for the least work within them. With three levels the outer phases are planned in the same way.
 //
 // Reductions: digits inside a domain that replicate are sliced onto X, then those that are partial are
 // reduce-scattered onto X; what is partial between domains is reduce-scattered there, and gathered if the target

@@ -16,9 +16,9 @@ namespace {
 // Ways of sharing that are looked at, and chains that are kept.
 constexpr size_t kMaxShares = 8;
 constexpr size_t kKeptChains = 4;
-// Devices of a mesh up to which what each of them does is looked at.
+// On meshes of up to this many devices, every device is looked at.
 constexpr int64_t kAllLookedAt = 1024;
-// Devices of all moves that are looked at, or rows and intervals of their maps where only some devices are.
+// Most devices to look at over all moves, or rows and intervals of their maps where only some devices are looked at.
 constexpr int64_t kMostLookedAt = int64_t{1} << 21;
 
 // Along which dimension each part of an axis inside the domains cuts.
@@ -58,7 +58,7 @@ enum class ShareCut {
   kInFront,
 };
 
-// An end's cuts between domains, shared in every place. `other` are those of the other end.
+// Layouts with an end's cuts between domains and the share cut in each of these places. `other`: the other end's cuts.
 std::vector<Layout> Middles(const Layout& end, const Cuts& cuts, const Cuts& other, const Share& share,
                             int64_t most_elements) {
   const std::vector<DimLayout>& dims = end.dims();
@@ -119,7 +119,7 @@ class Search {
     if (!cuts) return std::nullopt;
     return End{layout, *std::move(cuts), Shares(layout.mesh(), outer, layout.rank())};
   }
-  // Bytes through the busiest link between domains; nothing where the move is none.
+  // Bytes through the busiest link between domains; nullopt where there is no such move, or too much was looked at.
   std::optional<int64_t> Across(const Layout& from, const Layout& to) const {
     if (from == to) return 0;
     if (sampled_.exhausted()) return std::nullopt;
@@ -210,7 +210,7 @@ Proposal UnevenPhases(const Task& task, const SoFar& so_far) {
   if (task.options.boxes_only || !so_far.least_across || *so_far.least_across == 0) return {};
   const absl::StatusOr<Bounds> bounds = task.bounds();
   if (!bounds.ok()) return {};
-  // Shares are rounded to whole rows; what is that near is near enough.
+  // Shares are rounded to whole rows, so a result this near is near enough.
   constexpr int64_t kRounding = 64;
   int64_t enough = bounds->levels.empty() ? 0 : bounds->levels.back().nic_recv_bytes_max;
   enough += enough / kRounding;

@@ -180,7 +180,7 @@ std::vector<size_t> Choice::Ranked() const {
   std::stable_sort(out.begin(), out.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
   if (out.empty() || source_.mesh() == target_.mesh() || options_.objective == Objective::kSteps) return out;
   // Between meshes a byte that crosses twice also takes the senders' links twice, which serve others too. Of plans that
-  // receive the same, or are about as fast as the fastest, one that crosses with the fewest bytes goes first.
+  // receive the same, or are about as fast as the fastest, the one with the fewest crossing bytes goes first.
   const cost::Cost fastest = key(out[0]);
   const auto near = [&](size_t i) {
     const cost::Cost cost = key(i);

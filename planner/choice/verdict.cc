@@ -1,4 +1,4 @@
-// What a plan says of itself: bounds, certificate, and why the others lost.
+// What a plan says about itself: bounds, certificate, and why the others lost.
 #include <algorithm>
 #include <limits>
 
@@ -57,8 +57,8 @@ absl::Status Choice::NothingFits() const {
 
 void Choice::Certify(const Candidate& best, Plan& plan) const {
   const int64_t bound = plan.bounds.recv_bytes_max;
-  // What the search summed up is what the plan costs: not so where maxima of steps fall on different devices, or where
-  // device ids do not follow positions.
+  // The plan costs what the search summed up, except where maxima of steps fall on different devices, or where device
+  // ids do not follow positions.
   const bool known = options_.topology.num_levels() == 1 || (model_ && model_->has_levels());
   const bool as_searched = search_ && known && model_->complete() && !options_.memory_limit_bytes &&
                            best.chain.chunks.count == 1 &&

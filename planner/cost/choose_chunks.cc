@@ -78,7 +78,7 @@ std::optional<ChosenChunks> ChooseChunks(const std::vector<Step>& steps, const T
   const std::vector<int64_t> blocks = BlocksOf(steps);
   std::optional<ChosenChunks> best;
   for (int64_t count = 2; count <= kMostChunks; ++count) {
-    // Along an outer dimension what a chunk takes of a fragment lies in longer runs.
+    // Along an outer dimension, a chunk's part of a fragment lies in longer runs.
     const auto divisible = [count](int64_t block) { return block > 0 && block % count == 0; };
     const auto dim = std::find_if(blocks.begin(), blocks.end(), divisible);
     if (dim == blocks.end()) continue;

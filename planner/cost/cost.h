@@ -1,4 +1,4 @@
-// What plans are compared by.
+// The cost by which plans are compared.
 #ifndef RESHARD_PLANNER_COST_COST_H_
 #define RESHARD_PLANNER_COST_COST_H_
 
@@ -8,9 +8,8 @@
 
 namespace reshard::cost {
 
-// Of a step, or summed over those of a chain. Compared from the first field on: what the objective asks for, then
-// everything else in the order in which visible to users. Bytes are those of the worst device where not said
-// otherwise.
+// The cost of a step, or the sum over the steps of a chain. Compared field by field: first what the objective asks for,
+// then everything else, the most visible to users first. Bytes are those of the worst device unless stated otherwise.
 struct Cost {
   int64_t objective = 0;  // nanoseconds, bytes or steps
   // Through the busiest link of the outermost level (all its links, where a slot table makes shards overlap), and
@@ -37,7 +36,7 @@ struct Cost {
   }
   friend Cost operator+(Cost a, const Cost& b) { return a += b; }
 
-  // The same in all that comes before the time.
+  // Whether all fields before the time are equal.
   bool MovesAsMuchAs(const Cost& other) const {
     return std::tie(objective, far_bytes, near_bytes, recv_bytes_max, recv_bytes_total) ==
            std::tie(other.objective, other.far_bytes, other.near_bytes, other.recv_bytes_max, other.recv_bytes_total);

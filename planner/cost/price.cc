@@ -30,8 +30,8 @@ int64_t RoundsFor(const DeviceLoad& load, int64_t allowed) {
   return (load.staging - load.staging_messages) / (allowed - load.staging_messages + 1) + 1;
 }
 
-// The devices whose loads are looked at, each for so many that do the same in every step. Devices that steps between
-// meshes add keep their places: the first transfers's devices first.
+// The devices whose loads are looked at, each of which stands for all that do the same in every step. Devices that
+// steps between meshes add keep their places: the devices of the first transfers come first.
 struct Devices {
   std::vector<digits::DeviceClass> classes;  // positions, where one stands for many
   std::vector<int64_t> ids;                  // else every device
@@ -104,7 +104,7 @@ class StepLoads {
  private:
   const TransferSchedule& transfers_;
   const Devices& devices_;
-  std::unordered_map<int64_t, int64_t> index_;  // by device id, where the step's devices are not these
+  std::unordered_map<int64_t, int64_t> index_;  // by device id, where the step has other devices
 };
 
 void AddLevel(const LevelLoad& load, int64_t element, int64_t copies, LevelFigures& out) {
@@ -130,7 +130,7 @@ int64_t StepTimeOf(const Step& step, const Topology& topology) {
     if (one.nic_bytes_max == 0) continue;
     time = std::max(time, topology.StepTime(static_cast<int>(level), one.peers_max, one.nic_bytes_max, step.rounds));
   }
-  // Where nothing happens to cross, everybody takes part all the same.
+  // Even where nothing crosses, every device takes part.
   return time == 0 && step.op != Op::kSlice ? topology.StepTime(0, step.peers_max, 0, step.rounds) : time;
 }
 
@@ -214,7 +214,7 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainS
     step.levels.resize(num_levels);
 
     const StepLoads step_loads(transfers, devices);
-    // What a device holds while the step runs, but for staging, and the most of it all, in elements.
+    // What a device holds while the step runs, without staging. `peak`: the most of any device, with it. In elements.
     const auto held = [&](size_t p, const DeviceLoad& load) {
       return sums[p].source + (i > 0 ? load.before : 0) + load.after;
     };

@@ -1,4 +1,4 @@
-// Prices a chain of layouts: the one place where transfers becomes the bytes and nanoseconds of a plan.
+// Prices a chain of layouts: the one place where transfers become the bytes and nanoseconds of a plan.
 #ifndef RESHARD_PLANNER_COST_PRICE_H_
 #define RESHARD_PLANNER_COST_PRICE_H_
 
@@ -26,14 +26,14 @@ struct PricedChain {
   Chunks chunks;
   Totals totals;
   int64_t sum_of_step_maxima = 0;  // of received bytes: what the search minimizes
-  // Smallest peak that is possible by splitting steps into rounds, or of the chunks chosen, in bytes. If the limit is
-  // below it, `steps` and `totals` are not final.
+  // The smallest peak in bytes that splitting steps into rounds allows, or the peak of the chosen chunks. If the limit
+  // is below it, `steps` and `totals` are not final.
   int64_t smallest_peak_bytes = 0;
 };
 
 // Prices source -> steps[0].to -> steps[1].to -> ... Steps are split into rounds if the memory limit requires it. The
 // chain is cut into chunks if options.overlap allows it and that is faster by a 32nd, or the only way to fit the limit.
-// `maps` may know some of the layouts.
+// `maps` may have some of the layouts' maps already.
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainStep>& steps, DType dtype,
                                   const PlanOptions& options, transfers::ShardMaps& maps);
 absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainStep>& steps, DType dtype,

@@ -13,7 +13,8 @@
 namespace reshard::cost {
 namespace {
 
-// One box of the other dimensions, within one domain: which atoms are needed, each at least once, and which are held.
+// One box of the other dimensions, within one domain: which atoms are needed, perhaps several times, and which are
+// held.
 struct Cell {
   int64_t elements = 1;  // per index of the table's dimension
   std::vector<int64_t> needed;

@@ -14,7 +14,7 @@
 
 namespace reshard::cost {
 
-// The dimension that a slot table cuts in one of them, of a pair that can be planned.
+// The dimension that a slot table cuts in either layout. Requires a pair that can be planned.
 std::optional<int> SlotDimOf(const Layout& source, const Layout& target);
 
 // In elements.
@@ -25,8 +25,9 @@ struct Lack {
   std::vector<std::pair<int64_t, int64_t>> each;
 };
 
-// What the devices of a domain need under `target` and none of them holds under `source`, an element once however many
-// of them need it. `domain_of` gives the domain of a device id. Errors of ShardMap::Create and SlotAtoms::Create.
+// What the devices of a domain need under `target` and none of them holds under `source`. An element counts once,
+// however many of them need it. `domain_of` gives the domain of a device id. Errors of ShardMap::Create and
+// SlotAtoms::Create.
 absl::StatusOr<Lack> LackWithSlots(const Layout& source, const Layout& target, int slot_dim,
                                    absl::FunctionRef<int64_t(int64_t device)> domain_of);
 

@@ -54,7 +54,7 @@ std::optional<std::vector<DeviceClass>> ClassesUnder(const Mesh& mesh, const std
   }
   if (!CutAlike(links, cuts)) return std::nullopt;
 
-  // The parts of linked digits, and which of them hang together.
+  // The parts of linked digits, and which of them links tie together.
   std::vector<AxisPart> parts;
   std::vector<std::pair<AxisRef, size_t>> first_part;  // (axis, pre) -> index
   auto part_at = [&](int axis, int64_t pre) {

@@ -1,8 +1,8 @@
 // Classes of devices that do the same in a step, so that one device represents each class.
 //
 // If all cuts are even and the digits of both layouts are at common places, what a device receives and sends depends on
-// its coordinates only through which of them are equal, and only pairs of digits matter that meet at one place: the
-// shard that a device has of a dimension is the one that it needs if the digit there in the source and the digit there
+// its coordinates only through which of them are equal, and only pairs of digits that meet at one place matter: the
+// shard of a dimension that a device has is the one that it needs if the digit there in the source and the digit there
 // in the target have equal coordinates. A class is one pattern of equalities; the number of classes does not grow with
 // the mesh.
 #ifndef RESHARD_PLANNER_DIGITS_DEVICE_CLASSES_H_

@@ -1,6 +1,6 @@
-// Devices that do the same, found by telling apart those that do not: one property after another, a column of small
-// numbers each. Where sizes do not divide, most devices of a large mesh still do the same, and what one of a kind does
-// says it for all.
+// Finds devices that do the same by telling apart those that do not, one property after another. A property is a column
+// of small numbers. Where sizes do not divide, most devices of a large mesh still do the same, and one of a kind stands
+// for all.
 #ifndef RESHARD_PLANNER_DIGITS_DEVICE_KINDS_H_
 #define RESHARD_PLANNER_DIGITS_DEVICE_KINDS_H_
 

@@ -28,7 +28,7 @@ struct State {
   State() { at.fill(kReplicated); }
   std::array<int8_t, kMaxDigits> at;
   bool operator==(const State&) const = default;
-  // Of a model that is searched: different for different states.
+  // Different for different states of a model that is searched.
   uint64_t Key() const {
     uint64_t key = 0;
     for (size_t e = 0; e < kMaxSearchDigits; ++e) key = key << 8 | static_cast<uint8_t>(at[e]);
@@ -55,7 +55,8 @@ class DigitModel {
                                           const MeshLevels* levels = nullptr, bool keep_still = false) {
     return Create(source, target, boxes, levels, keep_still, {}, kMaxSearchDigits);
   }
-  // One of up to kMaxDigits digits that is not to be searched: axes are also cut at both ends of `cuts`.
+  // A model of up to kMaxDigits digits that is not to be searched. Axes are also cut at both ends of every reference in
+  // `cuts`.
   static std::optional<DigitModel> WithCuts(const Layout& source, const Layout& target, const MeshLevels* levels,
                                             const std::vector<AxisRef>& cuts) {
     return Create(source, target, false, levels, false, cuts, kMaxDigits);
@@ -64,7 +65,8 @@ class DigitModel {
   int num_digits() const { return static_cast<int>(sizes_.size()); }
   // Number of digits whose place in the target differs from that in the source.
   int num_moving() const { return num_moving_; }
-  // Whether no replicated digit had to be left out. Digits with the same place in both always are, except with `boxes`.
+  // Whether no replicated digit had to be left out. Digits with the same place in both layouts are always left out,
+  // except with `boxes`.
   bool complete() const { return complete_; }
   // Whether every digit has a level. Without levels it is not known where devices that differ in a digit meet.
   bool has_levels() const { return has_levels_; }
@@ -77,7 +79,7 @@ class DigitModel {
   const State& source() const { return source_; }
   const State& target() const { return target_; }
   int64_t devices() const { return devices_; }
-  int64_t elements() const { return elements_; }  // of one tensor over the digits left out of the model
+  int64_t elements() const { return elements_; }  // for one set of coordinates on the digits left out of the model
   const std::vector<Digit>& refined() const { return refined_; }
 
   // Number of elements of one device's fragment.

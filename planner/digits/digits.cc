@@ -61,7 +61,7 @@ bool CutAt(const Layout& layout, int d, const std::set<int64_t>& marks, std::vec
   int64_t lo = 1;
   for (const Factor& factor : layout.dim(d).factors) {
     const int64_t hi = lo * factor.parts();
-    // Explicit sizes and reflected axes are not mixed-radix digits: cutting them would say something else.
+    // Explicit sizes and reflected axes are not mixed-radix digits: cutting them would change what they mean.
     if (factor.kind == Factor::Kind::kAxis) {
       for (auto it = marks.upper_bound(lo); it != marks.end(); ++it) {
         const int64_t mark = std::gcd(*it, hi);

@@ -20,7 +20,7 @@ struct Digit {
   AxisRef ref;         // of the mesh
   int64_t size = 1;    // == ref.size
   int64_t stride = 1;  // positions between neighboring coordinates
-  int level = 0;       // of the topology, at which devices that differ in this digit only meet
+  int level = 0;       // of the topology, at which devices that differ only in this digit meet
   // A mesh has at most kMaxDevices devices.
   int32_t Coordinate(int64_t position) const { return static_cast<int32_t>(position / stride % size); }
 };
@@ -47,13 +47,13 @@ struct Refinement {
 };
 
 // The refinement of two layouts over the same mesh (same axes). nullopt if their sub-axes of one axis cannot be cut
-// into common digits (X:(1)2 against X:(1)3 of an axis of 6). With `levels`, axes are also cut where they leave an
-// domain of a topology, and the result is nullopt if such a cut does not fit the others. Likewise at both ends of every
-// reference in `more`.
+// into common digits (X:(1)2 against X:(1)3 of an axis of 6). With `levels`, axes are also cut where they leave a
+// domain of a topology, and the result is nullopt if such a cut does not fit the others. They are likewise cut at both
+// ends of every reference in `more`.
 std::optional<Refinement> Refine(const Layout& from, const Layout& to, const MeshLevels* levels = nullptr,
                                  const std::vector<AxisRef>& more = {});
 
-// Computes the row of one dimension's table that a device holds from its coordinates.
+// Computes from a device's coordinates the row of one dimension's table that it holds.
 struct RowDigits {
   std::vector<int> digits;  // major first
   std::vector<int64_t> weights;

@@ -6,7 +6,7 @@
 namespace reshard::digits {
 namespace {
 
-// Of axis `axis`: how many neighboring coordinates, a divisor of its size, a domain holds together.
+// How many neighboring coordinates of axis `axis` a domain holds together: a divisor of the axis's size.
 int64_t InnerByArithmetic(const Mesh& mesh, int axis, int64_t domain) {
   const int64_t stride = mesh.stride(axis), size = mesh.axis(axis).size;
   if (stride * size <= domain) return domain % (stride * size) == 0 ? size : 0;
@@ -14,7 +14,7 @@ int64_t InnerByArithmetic(const Mesh& mesh, int axis, int64_t domain) {
   return domain % stride == 0 && size % (domain / stride) == 0 ? domain / stride : 0;
 }
 
-// The same by looking at every device: the largest divisor of the size such that blocks of as many coordinates never
+// The same by looking at every device: the largest divisor of the size such that blocks of that many coordinates never
 // leave a domain.
 int64_t InnerByLooking(const Mesh& mesh, int axis, int64_t domain) {
   const int64_t stride = mesh.stride(axis), size = mesh.axis(axis).size;

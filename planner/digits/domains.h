@@ -28,7 +28,7 @@ std::optional<MeshLevels> LevelsOf(const Mesh& mesh, const Topology& topology);
 // Per axis, how many domains of `level` it leads through: the size of its leading part that lies outside of them.
 std::vector<int64_t> OuterSizes(const MeshLevels& levels, int level);
 
-// A part of an axis of which the first `outer` coordinates' worth lies outside the domains.
+// A part of an axis, split where it enters the domains: the leading part of the axis of size `outer` lies outside them.
 struct ApartRef {
   std::optional<AxisRef> outside;
   int64_t inside = 1;  // coordinates that are left within a domain

@@ -1,4 +1,4 @@
-// How much of a plan its page has.
+// How much of a plan its page shows.
 #ifndef RESHARD_PLANNER_PAGE_DETAIL_H_
 #define RESHARD_PLANNER_PAGE_DETAIL_H_
 
@@ -10,15 +10,15 @@ namespace reshard::page {
 
 struct Detail {
   int64_t devices = 0;   // listed one by one
-  int64_t messages = 0;  // of one step, up to which devices are told from whom they receive
-  int64_t boxes = 0;     // of one step, up to which messages say what of the tensor they carry
+  int64_t messages = 0;  // of one step, up to which the page says who receives from whom
+  int64_t boxes = 0;     // of one step, up to which it says what part of the tensor a message carries
   size_t blocks = 0;     // of one layout that are drawn
   bool others = false;   // whether alternatives can be opened
-  // Whether there is none with less.
+  // Whether no other has less.
   bool last() const { return devices == 0; }
 };
 
-// From the most to the least. The page has the first that fits.
+// From the most to the least. A page takes the first that fits.
 inline constexpr std::array<Detail, 5> kDetails = {{
     {.devices = 4096, .messages = 1 << 20, .boxes = 2048, .blocks = 4096, .others = true},
     {.devices = 4096, .messages = 1 << 20, .boxes = 512, .blocks = 4096, .others = false},

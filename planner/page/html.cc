@@ -26,7 +26,7 @@ constexpr size_t kMostRows = 3000;
 // Longer names and errors are cut.
 constexpr size_t kNameChars = 160;
 constexpr size_t kErrorChars = 400;
-// About what a document is without its data, and what the place of a plan without steps takes.
+// About the size of a document without its data, and of the place of a plan without steps.
 constexpr size_t kTemplateBytes = 80'000;
 constexpr size_t kNull = 8;
 
@@ -102,7 +102,7 @@ absl::StatusOr<std::string> PlanPage(const Plan& plan, const page::Detail& detai
                    "],\"opens\":[", absl::StrJoin(opens, ","), "],\"layouts\":", layouts.Text(), "}"));
 }
 
-// What the table says of a plan, and all that is known of it on a page that has no room for more.
+// What the table says about a plan, and all that a page without room for more says about it.
 std::string Brief(const Plan& plan) {
   Json ops = Json::array();
   for (const Step& step : plan.steps) ops.push_back(std::string(Name(step.op)));
@@ -143,7 +143,7 @@ absl::StatusOr<std::optional<std::string>> BatchPage(absl::Span<const Plan> plan
     bytes += briefs.back().size() + kNull;
   }
   for (size_t p = 0; p < plans.size(); ++p) {
-    // Where there is no room for all, the first have it; but less of all goes before all of some.
+    // Where there is no room for all, the first plans have it; but less of all plans is preferred to all of some.
     const bool full = bytes >= page::kMostBytes * 9 / 10;
     if (full || !listed[p]) {
       views.emplace_back("null");

@@ -17,7 +17,8 @@ namespace reshard::page {
 class LayoutTable {
  public:
   explicit LayoutTable(const Detail& detail) : detail_(detail) {}
-  // The index of the layout in the table, which gets it if it has not. Layouts are drawn along `drawn` (see DrawnDims).
+  // The index of the layout in the table. Adds it if the table does not have it. Layouts are drawn along `drawn` (see
+  // DrawnDims).
   size_t Add(const Layout& layout, const std::vector<int>& drawn);
   // A JSON array.
   std::string Text() const;

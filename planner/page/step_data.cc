@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Devices of a mesh that are asked for what they receive.
+// On meshes of up to this many devices, each is asked for what it receives.
 constexpr int64_t kMostReceivers = 1 << 16;
 
 // Values, each once, and which of them every device has.
@@ -43,7 +43,7 @@ class Dictionary {
   std::map<Value, size_t> index_;
 };
 
-// first, stride, count, bytes: `count` peers, each `stride` after the one before, that get or give as many bytes.
+// first, stride, count, bytes: `count` peers, each `stride` after the one before, that get or give this many bytes.
 using PeerRun = std::array<int64_t, 4>;
 
 // Adds a peer that comes after those that are there.
@@ -100,8 +100,8 @@ Json LoadsJson(const TransferSchedule& transfers, const std::vector<int64_t>& de
   return {{"values", loads.Values()}, {"of", std::move(runs)}};
 }
 
-// Adds "peers", and "boxes" if there are few. Goes through the receivers, because for a sender to find its receivers
-// may mean to look at all devices.
+// Adds "peers", and "boxes" if there are few. Goes through the receivers, because finding a sender's receivers may mean
+// looking at all devices.
 void AddMessages(const TransferSchedule& transfers, const std::vector<int64_t>& devices, int64_t element,
                  bool with_boxes, Json& out) {
   const Index index = IndexOf(devices);

@@ -1,4 +1,4 @@
-// The steps of a plan as the data of a page: what each device that is listed does in them.
+// The steps of a plan as the data of a page: what each listed device does in them.
 #ifndef RESHARD_PLANNER_PAGE_STEP_DATA_H_
 #define RESHARD_PLANNER_PAGE_STEP_DATA_H_
 
@@ -14,8 +14,8 @@ namespace reshard::page {
 
 // Members of a JSON object, without its braces:
 //   "loads": {"values": [[before, after, received, sent, and per level received, sent]...], "of": RUNS}   in bytes
-//   "peers": {"values": [[[first, stride, count, bytes]...]...], "receives": RUNS, "sends": RUNS}         if not too
-//   many "boxes": [[sender, receiver, number of boxes, offset, size, offset, size...]...]                      if few
+//   "peers": {"values": [[[first, stride, count, bytes]...]...], "receives": RUNS, "sends": RUNS}   if not too many
+//   "boxes": [[sender, receiver, number of boxes, offset, size, offset, size...]...]                if few
 //   "messages": how many there are
 // RUNS gives every listed device the index of its value: [value, devices, value, devices...]. Peers are relative to the
 // device's own id: devices that do the same relative to where they are, as those of a collective mostly do, share one

@@ -75,10 +75,10 @@ absl::StatusOr<Topology> FitTopology(const CalibratedJob& job, absl::Span<const 
   Topology topology{"measured", {}};
   for (size_t i = 1; i + 1 < probes.size(); i += 2) {
     const Probe& large = probes[i + 1];
-    // A few bytes flow at once: what is left is one latency for each message, and one until the last has come. Noise
-    // must not make it nothing.
+    // A few bytes flow at once: what is left is one latency for each message, and one until the last has arrived. Noise
+    // must not make it zero.
     const double latency = std::max(seconds[i] - seconds[0], seconds[i] / 100) / static_cast<double>(1 + large.peers);
-    // Bytes flow while messages are posted, but for two latencies. Noise must not make bandwidth infinite.
+    // Bytes flow while messages are posted, except during two latencies. Noise must not make bandwidth infinite.
     const double flowing = std::max(seconds[i + 1] - seconds[0] - 2 * latency, seconds[i + 1] / 16);
     Topology::Level level;
     level.devices = large.is_between || job.nodes == 1 ? 0 : job.devices;

@@ -10,7 +10,7 @@
 namespace reshard {
 namespace {
 
-// 3 significant digits, without trailing zeros behind the point. A half is rounded up, as the pages' JavaScript does.
+// 3 significant digits, without trailing zeros after the point. A half is rounded up, as the pages' JavaScript does.
 std::string Short(double value) {
   const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : 2;
   const long double scale = decimals == 0 ? 1 : decimals == 1 ? 10 : 100;  // the product is exact

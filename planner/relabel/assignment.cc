@@ -7,8 +7,8 @@
 namespace reshard::relabel {
 namespace {
 
-// State: a flow, and duals u (rows) and v (columns). Invariants, which make the flow cheapest among those that send as
-// much from each row to each column:
+// State: a flow, and duals u (rows) and v (columns). Invariants, which make the flow the cheapest of those that send as
+// much from each row, and as much to each column:
 //   AddCost(r, c) >= u[r] + v[c] for all r, c;   RemoveGain(r, c) <= u[r] + v[c] where flow(r, c) > 0.
 // Int is wide enough for the sum of all costs.
 template <typename Int>
@@ -62,7 +62,7 @@ class Solver {
     }
   }
 
-  // Whatever costs what the duals say can be sent at once. Those that stay first: they are the best of their weight.
+  // Sends at once whatever costs what the duals say. Devices that stay come first: they are the best of their weight.
   void StartGreedily() {
     for (const bool staying : {true, false}) {
       for (size_t r = 0; r < rows_; ++r) {

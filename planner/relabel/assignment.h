@@ -21,7 +21,7 @@ struct Transportation {
 // weights; of those with the same sum none lets more devices stay.
 //
 // Successive shortest paths (Jonker and Volgenant's algorithm with capacities): duals from row and column minima and a
-// greedy start, then one Dijkstra search for each group of devices left. O(n^2) a search for n classes.
+// greedy start, then one Dijkstra search for each group of devices left. A search takes O(n^2) for n classes.
 std::vector<int64_t> BestFlow(const Transportation& problem);
 
 }  // namespace reshard::relabel

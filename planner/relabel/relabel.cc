@@ -48,15 +48,15 @@ Classes Classify(const std::vector<std::vector<int32_t>>& keys) {
   return out;
 }
 
-// One distinct tensor: how often, and what rows of each dimension share.
+// One distinct tensor: how often it occurs, and what rows of each dimension share.
 struct Tensor {
   Layout target;                               // over the dimensions that it has in common with the source
   int64_t bytes_per_element = 0;               // times the number of equal tensors
-  std::vector<std::vector<int64_t>> overlaps;  // a dimension: elements by from_row, to_row
-  std::vector<int64_t> to_rows;                // a dimension
+  std::vector<std::vector<int64_t>> overlaps;  // per dimension: elements by from_row, to_row
+  std::vector<int64_t> to_rows;                // per dimension
 };
 
-// The indices that each row of `to` needs and each row of `from` holds, by from_row, to_row; an index once.
+// The indices that each row of `to` needs and each row of `from` holds, by from_row, to_row; an index counts once.
 absl::StatusOr<std::vector<int64_t>> SharedSlots(const DimShards& from, const DimShards& to) {
   ASSIGN_OR_RETURN(const transfers::SlotAtoms atoms, transfers::SlotAtoms::Create(from, to));
   std::vector<int64_t> out(static_cast<size_t>(from.num_rows() * to.num_rows()), 0);
@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<int64_t>> SharedSlots(const DimShards& from, const Di
   return out;
 }
 
-// Elements of the fragment at a position, an element in several slots once.
+// Elements of the fragment at a position; an element in several slots counts once.
 int64_t NeededElements(const ShardMap& map, int64_t position) {
   int64_t elements = 1;
   for (int d = 0; d < map.rank(); ++d) {
@@ -229,8 +229,8 @@ std::vector<int64_t> Relabeler::Weights() const {
   return out;
 }
 
-// For every position the device that takes it, as the number of the position where that device is now. Of each class
-// those that may stay do; the others come in ascending order.
+// For every position the device that takes it, given as the position where that device is now. Of each class, the
+// devices that may stay do; the others come in ascending order.
 std::vector<int64_t> Relabeler::OrderFrom(const std::vector<int64_t>& flow) const {
   const size_t n = rows_.of.size();
   std::vector<int64_t> left = flow, out(n, -1);

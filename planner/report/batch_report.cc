@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 std::string Text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// The options as plans print them: of a plan that does nothing.
+// The options as plans print them, taken from a plan that does nothing.
 absl::StatusOr<Json> OptionsJson(const BatchOptions& options) {
   Plan nothing;
   nothing.options = options.plan;

@@ -51,7 +51,7 @@ struct Digit {
   int64_t stride = 1;
 };
 
-// The digits of a position that none of the dimensions `dims` looks at, major first.
+// The digits of a position that none of the dimensions `dims` uses, major first.
 std::vector<Digit> FreeDigits(const Layout& layout, const std::vector<int>& dims);
 
 // Some or all devices at `offset` plus any values of the free digits, as inclusive ranges of ids.

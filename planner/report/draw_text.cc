@@ -194,7 +194,7 @@ class Grid {
   std::vector<std::vector<std::string>> labels_;
 };
 
-// One line per device. Dimensions that do not fit are left out, those that nobody shares out first.
+// One line per device. Dimensions that do not fit are left out, unsharded ones first.
 std::string Table(const Layout& layout) {
   const Mesh& mesh = layout.mesh();
   const int64_t devices = std::min(mesh.size(), kMaxTableDevices);

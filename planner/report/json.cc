@@ -25,7 +25,7 @@ Json AxesJson(const Mesh& mesh, const std::vector<AxisRef>& axes) {
 Json TopologyJson(const Topology& topology) {
   Json levels = Json::array();
   for (const Topology::Level& level : topology.levels) {
-    // Exact: both were read from decimals with at most nine and three digits behind the point.
+    // Exact: both were read from decimals with at most nine and three digits after the point.
     const double gb = static_cast<double>(level.bytes_per_second) / 1e9;
     const double us = static_cast<double>(level.latency_ns) / 1e3;
     Json entry;

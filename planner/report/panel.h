@@ -37,11 +37,11 @@ class Palette {
 class Panel {
  public:
   struct Options {
-    int side = 420;         // what the longer side of the tensor is drawn as, unless its blocks need more
+    int side = 420;         // pixels of the tensor's longer side, unless its blocks need more
     std::vector<int> dims;  // to draw, at most two
     size_t max_rows = 16;
     size_t max_cols = 16;
-    std::optional<int64_t> position;  // the device to point out; everybody else's blocks are faint
+    std::optional<int64_t> position;  // the device to point out; blocks of other devices are faint
   };
 
   // The devices that hold the same blocks, and where.

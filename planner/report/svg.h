@@ -35,7 +35,7 @@ class Svg {
   void Text(int x, int y, std::string_view text, const SvgFont& font);
   // Runs upwards; `x` is the middle of its height.
   void TextUpwards(int x, int y, std::string_view text, const SvgFont& font);
-  // What is drawn until EndGroup() belongs together: it shows `tooltip`, and is faint when asked for.
+  // What is drawn until EndGroup() belongs together: it shows `tooltip`, and is drawn faintly if `faint`.
   void BeginGroup(std::string_view tooltip, bool faint = false);
   void EndGroup();
 
@@ -47,7 +47,7 @@ class Svg {
   std::string body_;
 };
 
-// Lines of text below each other, which knows how much room it takes.
+// Lines of text below each other, and how much room they take.
 class SvgLines {
  public:
   // Empty text is not a line.

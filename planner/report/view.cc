@@ -60,7 +60,7 @@ bool EvenSlots(const Factor& table) {
   return std::all_of(slots.begin(), slots.end(), [&](int64_t count) { return count == slots.front(); });
 }
 
-// What every device holds along the dimension, if that is as much for all; -1 if not.
+// Elements that every device holds along the dimension, if all hold the same number; -1 if not.
 int64_t EvenLength(const DimLayout& dim) {
   int64_t held = dim.size;
   if (dim.cut_before_flattened()) {

@@ -35,7 +35,7 @@ int64_t KeyOf(Objective objective, size_t steps, const Totals& totals) {
   return 0;
 }
 
-// Those that lost for what a user asked for (memory) are not compared with.
+// Plans that lost because of what a user asked for (memory) are left out of the comparison.
 bool Competes(const Plan& plan, const Alternative& alternative) {
   if (alternative.totals.intermediate_bytes_max > plan.bounds.intermediate_bytes_max) return false;
   return !plan.options.memory_limit_bytes || alternative.totals.peak_bytes <= *plan.options.memory_limit_bytes;

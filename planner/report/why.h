@@ -19,7 +19,7 @@ std::string OpsText(absl::Span<const Step> steps, const Chunks& chunks);
 //   1.1x the lower bound; AllToAll receives less, 1.5 KiB, but takes 1.2x as long.
 std::string WhyChosen(const Plan& plan);
 
-// Of the plans that lost, the one that receives the fewest bytes, if that is fewer; else null.
+// Of the plans that lost, the one that receives the fewest bytes, if these are fewer than the plan's; else null.
 const Alternative* FewestBytes(const Plan& plan);
 
 }  // namespace reshard::report

@@ -11,7 +11,7 @@ class Assignment {
   Assignment(const std::vector<Request>& requests, std::vector<int64_t>& loads)
       : requests_(requests), loads_(loads), sender_(requests.size(), -1), of_sender_(loads.size()) {}
 
-  // Those with the least choice first, each to its least loaded candidate.
+  // Requests with the fewest candidates come first, each to its least loaded candidate.
   void Greedy() {
     std::vector<size_t> order(requests_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -31,8 +31,8 @@ class Assignment {
     }
   }
 
-  // As long as the busiest sender can pass a request on to one who stays below it, directly or by way of others who
-  // pass on one of the same size.
+  // Continues as long as the busiest sender can pass a request on to one that stays below it, directly or by way of
+  // others that pass on one of the same size.
   void Improve() {
     const size_t most_moves = 4 * requests_.size();
     for (size_t move = 0; move < most_moves; ++move) {

@@ -131,7 +131,8 @@ absl::StatusOr<std::unique_ptr<ListTransfers>> ListTransfers::Create(const Side&
       if (d == 0) return;
     }
   };
-  // Who sends a shard depends on nothing but its holders and its receivers. Of one device: those that it has or needs.
+  // Who sends a shard depends only on its holders and its receivers. For one device, only the shards that it has or
+  // needs.
   std::vector<bool> wanted(cell_of.size(), !only);
   if (only) {
     if (const auto position = from.mesh->Position(*only)) wanted[cell_of[*position]] = true;

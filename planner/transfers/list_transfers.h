@@ -21,7 +21,7 @@ namespace reshard::transfers {
 class ListTransfers final : public PieceList {
  public:
   // `refinement` (same mesh only) lets Axes() return parts of axes; without it they are whole axes.
-  // `only`: with Asked::kMessages, of this device alone. ResourceExhausted above 2^24 pieces.
+  // `only`: with Asked::kMessages, lists the messages of this device alone. ResourceExhausted above 2^24 pieces.
   static absl::StatusOr<std::unique_ptr<ListTransfers>> Create(const Side& from, const Side& to, int rank,
                                                                const digits::Refinement* refinement,
                                                                const Topology& topology, int64_t first_holder,

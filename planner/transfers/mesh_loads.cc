@@ -61,7 +61,7 @@ MeshTransfers::Sums MeshTransfers::SentTo(const Receivers& receivers, const int3
   return {times(sent.all()), times(sent.scattered())};
 }
 
-// What crosses a level goes to the receivers within the domains of that level but those that have a holder nearer.
+// What crosses a level goes to the receivers within the domains of that level, except those that have a nearer holder.
 void MeshTransfers::AddSent(const int32_t* coordinates, const Sums& own, Peers& peers, DeviceLoad& load) const {
   Sums before = own;
   for (int level = 0; level < num_levels_; ++level) {
@@ -81,7 +81,7 @@ void MeshTransfers::AddSent(const int32_t* coordinates, const Sums& own, Peers& 
 }
 
 // What crosses a level is what comes from within its domains minus what comes from within those of the next level in.
-// Both are products over dimensions, which the crossing transfers itself is not. `own`: what the device keeps.
+// Both are products over dimensions; what crosses is not. `own`: what the device keeps.
 void MeshTransfers::AddReceived(const int32_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const {
   Contiguity::Sum before{0, 0};  // of the domains inside, the device itself left out
   for (int level = 0; level < num_levels_; ++level) {
@@ -167,8 +167,8 @@ DeviceLoad MeshTransfers::LoadOf(const int32_t* coordinates, Peers& peers) const
   return load;
 }
 
-// Of every digit the first and the last coordinate, where dividing leaves what is larger or smaller, and as many
-// between as the number of devices allows.
+// Looks at the first and the last coordinate of every digit, where division leaves larger or smaller parts, and at as
+// many in between as the number of devices allows.
 LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
   LevelLoads busiest(static_cast<size_t>(num_levels_));
   const auto look_at = [&](const int32_t* coordinates) {
@@ -214,7 +214,7 @@ LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
   return busiest;
 }
 
-// What LoadOf reads of a device's coordinates, told apart: the lengths and sums of its rows, what it keeps, and which
+// Tells apart what LoadOf reads from a device's coordinates: the lengths and sums of its rows, what it keeps, and which
 // coordinates agree.
 digits::DeviceKinds MeshTransfers::KindsOfClasses() const {
   digits::DeviceKinds out(classes_.size());

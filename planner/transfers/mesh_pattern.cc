@@ -246,7 +246,7 @@ void MeshTransfers::EachSent(int64_t position, PieceVisitor visit) const {
         free_digits.push_back(static_cast<int>(f));
       }
     }
-    // Per dimension, what its pairs say about the receiver's position, of those that agree with the pins.
+    // Per dimension, the pairs that agree with the pins, each with what it says about the receiver's position.
     std::vector<std::vector<std::pair<int64_t, const Pair*>>> choices(n);
     bool nobody = false;
     for (size_t d = 0; d < n; ++d) {

@@ -51,7 +51,7 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
                                                      Senders senders, Detail detail, const MeshTransfers* like) {
   auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders, detail, like);
   out->EnumerateClasses();
-  // Of few classes few rows are looked at.
+  // With few classes, few rows are looked at.
   if (!out->uniform_) {
     const auto classes = static_cast<int64_t>(out->classes_.size());
     out->EachSums([classes](PinnedSums& sums) { sums.Tabulate(classes); });
@@ -164,7 +164,7 @@ Sigma MeshTransfers::ByPlace() const {
 }
 
 // Digits along which holders may be chosen freely for receivers that find none nearer than `level`, and on which all
-// receivers of a shard are the same.
+// receivers of a shard agree.
 std::vector<int> MeshTransfers::Starved(int level) const {
   std::vector<int> out;
   for (size_t e = 0; e < digits_.size(); ++e) {
@@ -276,7 +276,7 @@ void MeshTransfers::EnumerateClasses() {
     active_digit_[e] = from_dim_[e] >= 0 || to_dim_[e] >= 0;
     if (active_digit_[e]) active *= digits_[e].size;
   }
-  std::vector<int> first(k);  // of the digits that hang together with each
+  std::vector<int> first(k);  // per digit: the first of those that links tie to it
   std::iota(first.begin(), first.end(), 0);
   const auto link = [&](size_t e, size_t f) {
     const digits::DigitLink one{digits_[e].ref, digits_[f].ref};
@@ -337,8 +337,8 @@ void MeshTransfers::NumberPatterns(const std::vector<int>& first) {
   std::sort(class_of_pattern_.begin(), class_of_pattern_.end());
 }
 
-// Each linked digit says which is the first one of those that it hangs together with to have its coordinate:
-//   a, b, c hang together, with coordinates 3, 5, 3: 0, 1, 0, in four bits each.
+// Each linked digit gives the number of the first digit tied to it that has its coordinate:
+//   a, b, c are tied together, with coordinates 3, 5, 3: 0, 1, 0, in four bits each.
 uint64_t MeshTransfers::PatternOf(const int32_t* coordinates) const {
   uint64_t pattern = 0;
   for (size_t i = 0; i < linked_.size(); ++i) {

@@ -4,8 +4,8 @@
 // that a device receives or sends is a product over dimensions of small per-dimension sums, and no message has to be
 // enumerated to price a step. Who sends is given by a map on digits, sigma: the holder of source shard c that serves
 // receiver r has c's coordinates on the digits that the source uses, and r's coordinate on sigma(e) for every other
-// digit e. On a topology with levels sigma(e) differs from e only if no holder becomes farther by it, and a holder has
-// the receiver's place in its domain if there is a choice.
+// digit e. On a topology with levels sigma(e) differs from e only if that makes no holder farther, and a holder has the
+// receiver's place in its domain if there is a choice.
 #ifndef RESHARD_PLANNER_TRANSFERS_MESH_TRANSFERS_H_
 #define RESHARD_PLANNER_TRANSFERS_MESH_TRANSFERS_H_
 
@@ -37,27 +37,27 @@ class MeshTransfers final : public TransferSchedule {
     kAll,      // all in turn: a digit that is the same for all receivers follows one in which they differ
   };
   // `from` and `to` are the shard tables of the real dimensions, followed by one for the axes that stay partial, if
-  // any; `rank` is the number of real ones. `num_levels`: of the topology, if every digit belongs to one of them, which
-  // the refinement has; else 1. `detail`: of kSizes, Receives and Sends may not be used. `like`: one of the same detail
-  // between the same two layouts, if there is one already: what overlaps is found once.
+  // any; `rank` is the number of real ones. `num_levels`: that of the topology, if the refinement has a level for every
+  // digit; else 1. `detail`: with kSizes, Receives and Sends may not be used. `like`: a schedule of the same detail
+  // between the same two layouts, if there is one already, whose overlaps this one shares.
   static std::unique_ptr<MeshTransfers> Create(const Mesh& mesh, const digits::Refinement& refinement,
                                                const std::vector<const DimShards*>& from,
                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
                                                Senders senders = Senders::kByPlace, Detail detail = Detail::kRuns,
                                                const MeshTransfers* like = nullptr);
-  // All that does not depend on how many devices there are; of what is public, only what follows may be used, and, if
-  // IsHeldOnce(), Receives and Sends. `only`: these of the device at this position alone, and nothing but IsHeldOnce()
-  // besides.
+  // Finds only what does not depend on how many devices there are. Of the public functions, only those that follow may
+  // be used, and, if IsHeldOnce(), Receives and Sends. With `only`, only IsHeldOnce() may be used, and Receives and
+  // Sends of the device at this position.
   static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                 const std::vector<const DimShards*>& from,
                                                 const std::vector<const DimShards*>& to, int rank, int num_levels,
                                                 Senders senders, Detail detail, const MeshTransfers* like = nullptr,
                                                 std::optional<int64_t> only = std::nullopt);
-  // From now on Receives and Sends may be used, of the one device that `prepared` was made for, between the same
-  // layouts with runs.
+  // From now on Receives and Sends may be used for the one device that `prepared` was made for. Requires that
+  // `prepared` is between the same layouts, with runs.
   void TakeRuns(const MeshTransfers& prepared);
-  // By level the most elements that one device receives, and sends, and its most peers: of at most `most_devices`, from
-  // all over the mesh.
+  // By level the most elements that one device receives and sends, and its most peers, over at most `most_devices`
+  // devices from all over the mesh.
   LevelLoads BusiestOfSome(int64_t most_devices);
   // Whether every shard has one holder, apart from those that differ in digits that neither layout uses. Then it is
   // balanced, and all ways to choose senders are the same.
@@ -92,7 +92,7 @@ class MeshTransfers final : public TransferSchedule {
     digits::RowDigits from, to;
     std::vector<int64_t> from_length, to_length;  // elements of a row
     std::vector<int32_t> from_row, to_row;        // of each class
-    // For each level, of what a device needs, what comes from devices of its domain; at the outermost, all of it.
+    // For each level, the part of what a device needs that comes from its domain; at the outermost, all of it.
     std::vector<PinnedSums> received;
   };
 
@@ -103,7 +103,7 @@ class MeshTransfers final : public TransferSchedule {
   };
   // A set of receivers of one device: those whose coordinates are the device's own on some digits ("pins").
   struct Receivers {
-    std::vector<std::pair<int, int>> equal;  // digits on which the device's coordinates agree, or there is no receiver
+    std::vector<std::pair<int, int>> equal;  // pairs of digits that agree on the device, or there is no receiver
     std::vector<int> pinned_by;              // per digit of the receiver: the device's digit, or -1
     int64_t times = 1;                       // receivers that differ only in digits that neither layout uses
     std::vector<PinnedSums> sums;            // per dimension
@@ -128,7 +128,7 @@ class MeshTransfers final : public TransferSchedule {
   void SumReceived();
   // Calls `visit` for the sums of all dimensions.
   void EachSums(absl::FunctionRef<void(PinnedSums&)> visit);
-  // Gives back what nothing reads once loads and pattern are known: a plan keeps the schedules of all its steps.
+  // Frees what nothing reads once loads and pattern are known: a plan keeps the schedules of all its steps.
   void ForgetClasses();
   // `pins`: (the receiver's digit, the device's).
   Receivers ReceiversOf(const std::vector<std::pair<int, int>>& pins) const;
@@ -142,8 +142,8 @@ class MeshTransfers final : public TransferSchedule {
   void ClassifyPattern();
   bool IsAllGather() const;
   bool IsAllToAll() const;
-  // Calls `visit` for all that the device at `position` receives, or sends, the copy of what it keeps included: with
-  // the position of the other one and a pair per dimension.
+  // Calls `visit` for each piece that the device at `position` receives, or sends, including the copy of what it keeps,
+  // with the position of the other device and a pair per dimension.
   using PieceVisitor = absl::FunctionRef<void(int64_t, const std::vector<const Pair*>&)>;
   void EachReceived(int64_t position, PieceVisitor visit) const;
   void EachSent(int64_t position, PieceVisitor visit) const;
@@ -160,9 +160,9 @@ class MeshTransfers final : public TransferSchedule {
   const int32_t* coordinates(size_t one) const { return coordinates_.data() + one * digits_.size(); }
   int32_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
   const DeviceLoad& load(size_t one) const { return loads_[static_cast<size_t>(kind_[one])]; }
-  // Its place among `classes_` where layouts are not uniform.
+  // The index in classes_ of the class of a position. Requires that layouts are not uniform.
   int64_t ClassAt(int64_t position) const;
-  // The same where they are. Requires that patterns are numbered.
+  // The same for uniform layouts. Requires that patterns are numbered.
   size_t ClassOfPattern(int64_t position) const;
 
   Mesh mesh_;
@@ -186,15 +186,15 @@ class MeshTransfers final : public TransferSchedule {
   bool uniform_ = false;
   std::vector<std::pair<int, int>> met_;  // digits of source and target at the same place
   std::vector<digits::DigitLink> links_;
-  // Of uniform layouts: the digits of links, with the first digit that each hangs together with, and the classes by
-  // their patterns. Empty where there are more than kMostLinked such digits.
+  // Of uniform layouts: the digits of links, each with the first digit that links tie to it, and the classes by their
+  // patterns. Empty where there are more than kMostLinked such digits.
   static constexpr size_t kMostLinked = 16;
   std::vector<std::pair<int, int>> linked_;
   std::vector<std::pair<uint64_t, size_t>> class_of_pattern_;
   std::vector<bool> active_digit_;
   std::vector<digits::DeviceClass> classes_;
   std::vector<int32_t> coordinates_;        // of the classes, one per digit
-  std::vector<int32_t> kind_;               // of the classes: those of one have the same load
+  std::vector<int32_t> kind_;               // of the classes: those of one kind have the same load
   std::vector<DeviceLoad> loads_;           // of the kinds
   std::vector<LevelLoads> counted_levels_;  // of every position, where they were counted
   std::vector<bool> axes_;                  // digits that vary inside a group

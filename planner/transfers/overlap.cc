@@ -88,7 +88,7 @@ class RowsInOrder {
   std::vector<int64_t> rows_;  // empty if all rows have one
 };
 
-// Where both sides are such, the stretches they share come in the order of the pairs, one each.
+// If rows are in order on both sides, the stretches they share come in the order of the pairs, one each.
 void OverlapInOrder(const DimShards& from, const RowsInOrder& from_rows, const DimShards& to,
                     const RowsInOrder& to_rows, Detail detail, const std::optional<OwnRows>& own, DimOverlap& out) {
   const std::vector<Interval>& a = from.intervals;

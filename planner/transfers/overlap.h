@@ -26,7 +26,7 @@ enum class Spread : uint8_t {
 };
 inline constexpr int kNumSpreads = 5;
 
-// There may be a pair for each of 2^24 intervals, so that they are small.
+// There may be a pair for each of 2^24 intervals, so pairs are small.
 struct Pair {
   int32_t from_row = 0;
   int32_t to_row = 0;
@@ -61,8 +61,8 @@ struct OwnRows {
   bool Concern(int64_t from, int64_t to) const { return from == from_row || to == to_row; }
 };
 
-// Of kSizes, pairs have no runs. `own`: without the pairs that concern neither of these rows.
-// Requires that no slot table cuts either.
+// With kSizes, pairs have no runs. `own`: leaves out the pairs that concern neither of these rows. Requires that no
+// slot table cuts either side.
 DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail,
                    const std::optional<OwnRows>& own = std::nullopt);
 
@@ -90,10 +90,10 @@ struct SpreadSums {
   }
 };
 
-// Sums of which many are the same: each kept once, and known by its number.
+// Keeps sums, many of which are the same, once each, and numbers them.
 class SumsOnce {
  public:
-  // The number of `sums`, a new one where it is the first of its kind.
+  // The number of `sums`: a new one if they are new.
   int32_t NumberOf(const SpreadSums& sums);
   // The same for one message.
   int32_t NumberOfOne(Spread spread, int64_t elements);

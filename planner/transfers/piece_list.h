@@ -1,4 +1,4 @@
-// What schedules have in common that list every piece: who sends it to whom, in order, and what each device does.
+// What schedules that list every piece have in common: who sends it to whom, in order, and what each device does.
 #ifndef RESHARD_PLANNER_TRANSFERS_PIECE_LIST_H_
 #define RESHARD_PLANNER_TRANSFERS_PIECE_LIST_H_
 
@@ -45,13 +45,13 @@ class PieceList : public TransferSchedule {
     int64_t first_pair = 0;  // into what the schedule keeps of each piece
     int64_t elements = 0;
   };
-  // Whether a piece lies in one stretch of the fragment on either side.
+  // Whether a piece lies in one stretch of the fragment, on each side.
   struct InOnePart {
     bool from = true;
     bool to = true;
   };
 
-  // What loads_ hold before and after. Rows: of each dimension, by position.
+  // Sets what loads_ hold before and after. Rows: of each dimension, by position.
   void SetSizes(const Side& from, const Side& to, const std::vector<std::vector<int32_t>>& from_rows,
                 const std::vector<std::vector<int32_t>>& to_rows);
   // Brings pieces_ into order, for Receives and Sends. Requires ends_ and pieces_.
@@ -69,7 +69,7 @@ class PieceList : public TransferSchedule {
   TransferFigures figures_;
 
  private:
-  // Those that the device sends, or receives, by ascending peer.
+  // The messages that the device sends, or receives, by ascending peer.
   std::vector<Message> MessagesOf(int64_t device, bool sent) const;
 
   std::vector<int64_t> first_of_receiver_;

@@ -1,4 +1,5 @@
-// What the rows of one side of a dimension share with those of the other that agree with a device on some digits.
+// What the rows of one side of a dimension share with those rows of the other side that agree with a device on some
+// digits.
 #ifndef RESHARD_PLANNER_TRANSFERS_PINNED_SUMS_H_
 #define RESHARD_PLANNER_TRANSFERS_PINNED_SUMS_H_
 
@@ -12,22 +13,22 @@
 
 namespace reshard::transfers {
 
-// State: none but a table, which changes how fast At() is, not what it says.
+// State: none but a table, which changes how fast At() is, not what it returns.
 class PinnedSums {
  public:
   // `fixed_by`: per digit of `other`, the digit whose coordinate it must have, or -1. `of_receivers`: `own` is about
   // rows of the target, otherwise of the source. `overlap` must outlive it.
   PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits, const digits::RowDigits& own,
              const digits::RowDigits& other, const std::vector<int>& fixed_by, bool of_receivers);
-  // Of the pairs of `row` with rows that have the device's coordinates (one per digit) where they are fixed.
+  // The sums over the pairs of `row` with rows that have the device's coordinates (one per digit) where they are fixed.
   SpreadSums At(int64_t row, const int32_t* coordinates) const;
-  // Sums up for all rows and coordinates at once, before `asked` of them are asked for, unless these are fewer than
-  // there are rows.
+  // Call before `asked` calls to At(): sums up for all rows and coordinates at once, unless `asked` is below the number
+  // of rows.
   void Tabulate(int64_t asked);
   // Forgets what was tabulated.
   void Forget();
-  // Of a table: whether the row alone says which sums these are, and the numbers of the sums: different for different
-  // ones, below `numbers()`.
+  // Of a table: whether the row alone decides the sums, and the numbers of the sums: different for different sums,
+  // below `numbers()`.
   bool by_row() const { return num_keys_ == 1; }
   int32_t NumberAt(int64_t row, const int32_t* coordinates) const { return table_[IndexOf(row, coordinates)]; }
   int32_t numbers() const { return once_->size(); }
@@ -47,7 +48,7 @@ class PinnedSums {
   }
   int64_t OtherRow(const Pair& pair) const { return of_receivers_ ? pair.from_row : pair.to_row; }
   Spread SpreadIn(const Pair& pair) const { return of_receivers_ ? pair.in_to : pair.in_from; }
-  // Whether the digits agree that are fixed within the rows.
+  // Whether the digits that are fixed within the rows agree.
   bool Counts(int64_t mine, int64_t theirs) const;
   size_t IndexOf(int64_t row, const int32_t* coordinates) const {
     int64_t key = 0;

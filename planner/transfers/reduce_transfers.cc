@@ -44,7 +44,7 @@ bool ReduceTransfers::AllAlike(const std::vector<const DimShards*>& from, const 
   return scattered == reduced.size() && source == target * n;
 }
 
-// Of the members' parts, which arrive one by one: how much crosses which level.
+// Adds how much of the members' parts, which arrive one by one, crosses which level.
 void ReduceTransfers::AddLevels(int64_t position, const Topology& topology, DeviceLoad& load) const {
   if (topology.num_levels() == 1) return;
   load.levels.resize(topology.num_levels());

@@ -1,4 +1,4 @@
-// What a few hundred devices tell of moves over a large mesh, for families that look at many to find a few.
+// What a few hundred devices tell about moves over a large mesh, for families that look at many moves to find a few.
 #ifndef RESHARD_PLANNER_TRANSFERS_SAMPLED_LOADS_H_
 #define RESHARD_PLANNER_TRANSFERS_SAMPLED_LOADS_H_
 
@@ -15,13 +15,13 @@ namespace reshard::transfers {
 // State: how much has been looked at, in rows and intervals of shard maps, or in devices. Not thread-safe.
 class SampledLoads {
  public:
-  // Looks at moves until that is more than `most`. The topology and the maps must outlive it.
+  // Looks at moves until it has looked at more than `most`. The topology and the maps must outlive it.
   SampledLoads(DType dtype, const Topology& topology, ShardMaps& maps, int64_t most)
       : dtype_(dtype), topology_(topology), maps_(maps), most_(most) {}
 
   bool exhausted() const { return looked_at_ > most_; }
   void LookedAt(int64_t devices) { looked_at_ += devices; }
-  // nullopt if it is exhausted, or a few devices do not tell.
+  // nullopt if it is exhausted, or a few devices cannot tell.
   std::optional<LevelLoads> Of(const Layout& from, const Layout& to);
   // Bytes through the busiest link of the level.
   int64_t LinkBytes(const LevelLoads& loads, int level) const;

@@ -1,5 +1,4 @@
-// Shard maps of layouts whose transfers are asked for again and again, and transfers between layouts whose maps are
-// known.
+// Keeps shard maps of layouts whose transfers are needed again and again, and creates transfers from known maps.
 #ifndef RESHARD_PLANNER_TRANSFERS_SHARD_MAPS_H_
 #define RESHARD_PLANNER_TRANSFERS_SHARD_MAPS_H_
 
@@ -15,8 +14,8 @@
 
 namespace reshard::transfers {
 
-// State: the maps that were asked for, as long as they are not too large together; those of the layouts that it was
-// made for always; and what was found of moves between them. Invariant: a map is that of its layout. Not thread-safe.
+// State: the maps asked for so far, as long as they are not too large together; always those of the layouts that it was
+// made for; and samples of moves between them. Invariant: a map is that of its layout. Not thread-safe.
 class ShardMaps {
  public:
   // Always keeps the maps of these: the ends of a problem, say.
@@ -26,14 +25,14 @@ class ShardMaps {
   // Never null. Errors: those of ShardMap::Create.
   absl::StatusOr<std::shared_ptr<const ShardMap>> Of(const Layout& layout);
 
-  // What a few hundred devices tell of a move.
+  // What a few hundred devices tell about a move.
   struct Sample {
     int64_t looked_at = 0;  // rows and intervals of both maps
     // About the most elements that one device receives, and sends, across each level in an exchange over one mesh, and
     // with how many peers. nullopt where only all messages would tell.
     std::optional<LevelLoads> busiest;
   };
-  // Of from -> to, found once. Requires that the topology is always the same. Errors: those of Of.
+  // The sample of from -> to, taken once. Requires that the topology is always the same. Errors: those of Of.
   absl::StatusOr<Sample> SampleOf(const Layout& from, const Layout& to, const Topology& topology);
 
  private:
@@ -47,7 +46,7 @@ class ShardMaps {
   std::vector<Move> moves_;  // families of candidates ask for many again
 };
 
-// Those of all dimensions together: what looking at a map costs.
+// Rows and intervals of all dimensions together: what looking at a map costs.
 int64_t RowsAndIntervals(const ShardMap& map);
 
 // A layout with its map. Both must outlive it.
@@ -56,7 +55,7 @@ struct MappedLayout {
   const ShardMap& map;
 };
 
-// What is asked of a schedule. Of kMessages, only what MessageSchedule has may be used; of kLoads, only the rest.
+// What is asked of a schedule. With kMessages, only what MessageSchedule has may be used; with kLoads, only the rest.
 enum class Asked { kMessages, kLoads, kAll };
 
 // TransferSchedule::Create without enumerating the layouts again. The result does not refer to the maps.
@@ -64,9 +63,9 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
                                                                   const MappedLayout& to, const Topology& topology,
                                                                   Asked asked, int64_t first_holder = 0);
 
-// The messages of one step of a plan, the same as those of TransferSchedule::Create, at a fraction of its cost: nothing
-// is counted that says only how good they are. `maps` makes those of both layouts. `only`: the schedule is asked for
-// this device alone, of which less is looked at.
+// The messages of one step of a plan, the same as those of TransferSchedule::Create, at a fraction of its cost: what
+// only says how good they are is not counted. `maps` provides the maps of both layouts. `only`: the schedule may be
+// asked for this device alone, so that less is looked at.
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
                                                                 ShardMaps& maps,
                                                                 std::optional<int64_t> only = std::nullopt);

@@ -1,5 +1,5 @@
-// Where the indices of a dimension lie that a slot table cuts: runs of indices that no side takes apart, with all rows
-// that hold each.
+// Where the indices of a dimension cut by a slot table lie: runs of indices (atoms) that neither side takes apart, each
+// with all rows that hold it.
 #ifndef RESHARD_PLANNER_TRANSFERS_SLOT_ATOMS_H_
 #define RESHARD_PLANNER_TRANSFERS_SLOT_ATOMS_H_
 
@@ -37,7 +37,7 @@ class SlotAtoms {
   absl::Span<const AtomHolder> Holders(int64_t a) const {
     return absl::MakeConstSpan(holders_).subspan(first_holder_[a], first_holder_[a + 1] - first_holder_[a]);
   }
-  // The one of this row; null if it does not hold the atom.
+  // The entry of this row in Holders(a); null if the row does not hold the atom.
   const AtomHolder* Find(int64_t a, int64_t from_row) const;
   // The atoms that each of the `rows` rows of `from` holds, ascending.
   std::vector<std::vector<int64_t>> HeldByRow(int64_t rows) const;

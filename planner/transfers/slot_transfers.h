@@ -15,8 +15,8 @@
 
 namespace reshard::transfers {
 
-// The dimension that a slot table cuts in one of them, if any does. Unimplemented where tables cut different ones, and
-// with partial values.
+// The dimension that a slot table cuts in either layout, if any. Unimplemented where tables cut different dimensions,
+// and with partial values.
 absl::StatusOr<std::optional<int>> SlotDim(const Layout& from, const Layout& to);
 
 class SlotTransfers final : public PieceList {
@@ -24,7 +24,7 @@ class SlotTransfers final : public PieceList {
   // `slot_dim`: the dimension that a table cuts; the rows of the others are disjoint. The senders of equal load take
   // turns, from holder number `first_holder` on.
   // InvalidArgument if a device would get an index for two slots of its own: it has to get it once and copy it in a
-  // step of its own. ResourceExhausted above 2^24 pairs of an index and a holder.
+  // separate step. ResourceExhausted above 2^24 pairs of an index and a holder.
   static absl::StatusOr<std::unique_ptr<SlotTransfers>> Create(const Side& from, const Side& to, int slot_dim,
                                                                const Topology& topology, int64_t first_holder,
                                                                Asked asked);

@@ -35,7 +35,7 @@ namespace {
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 
-// What a job on a thread of its own and the interpreter's thread that waits for it tell each other.
+// State shared by a job on its own thread and the interpreter's thread, which waits for it.
 class Watched {
  public:
   void Show(const ConvertProgress& progress) {
@@ -47,7 +47,7 @@ class Watched {
     ended_ = true;
     changed_.Announce();
   }
-  // Whether it has ended within `time`; if not, how far it is.
+  // Whether the job ends within `time`. Sets `progress` to how far it is.
   bool HasEnded(std::chrono::milliseconds time, ConvertProgress& progress) {
     const status::MutexLock lock(mutex_);
     changed_.WaitFor(mutex_, time, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; });
@@ -62,8 +62,8 @@ class Watched {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Calls work(progress, stop) on a thread of its own, while this one calls `show`, if it is not None, and looks for
-// signals such as Ctrl-C; an exception from either stops the work, and is raised once it has ended.
+// Calls work(progress, stop) on its own thread, while this one calls `show`, if it is not None, and checks for signals
+// such as Ctrl-C. An exception from either stops the work and is raised once the work has ended.
 template <typename Work>
 void RunWatched(const nb::object& show, const Work& work) {
   if (const absl::Status usable = CheckEnvironment(); !usable.ok()) Raise(usable);
@@ -96,7 +96,7 @@ void RunWatched(const nb::object& show, const Work& work) {
   if (raised) throw std::move(*raised);
 }
 
-// "PATTERN" to dtype names, as the casts of a recipe.
+// Pairs of a pattern and a dtype name, as the casts of a recipe.
 std::vector<std::pair<std::string, DType>> ReadCasts(const std::vector<std::pair<std::string, std::string>>& texts) {
   std::vector<std::pair<std::string, DType>> casts;
   for (const auto& [pattern, name] : texts) {
@@ -105,7 +105,7 @@ std::vector<std::pair<std::string, DType>> ReadCasts(const std::vector<std::pair
   return casts;
 }
 
-// What of the source is meant and what is made of it, for conversions, comparisons and fingerprints.
+// Which part of the source is selected and what is made of it, for conversions, comparisons and fingerprints.
 struct What {
   Recipe recipe;
   AuxiliaryFileTerms side_files;
@@ -127,7 +127,7 @@ What ReadWhat(const std::optional<std::string>& recipe_json, bool invert, const 
   return what;
 }
 
-// Bytes of an element; 0: there is no such dtype.
+// Bytes per element; 0 if there is no such dtype.
 int64_t DTypeBytes(const std::string& name) {
   const std::optional<DType> dtype = FindDType(name);
   return dtype ? SizeOf(*dtype) : 0;
@@ -151,7 +151,7 @@ std::string Inspect(const std::string& path, const std::string& pattern, bool ch
   return *std::move(json);
 }
 
-// The value of a key that is there. Raises TypeError, with the key, for one of another type.
+// The value of `key`, which must exist. Raises TypeError, which names the key, if the value has a different type.
 template <typename T>
 T Get(const nb::dict& terms, const char* key) {
   T value;
@@ -270,7 +270,7 @@ std::string TakeFingerprint(const std::string& path, const nb::dict& terms, int6
   return FingerprintToJson(*taken);
 }
 
-// The stores of the Python package, as a table that stays where it is (reshard.stores).
+// Registers the stores of the Python package: a table that never moves (reshard.stores).
 void UseStores(uintptr_t table) { RegisterStore("", MakeStore(*reinterpret_cast<const reshard_store_calls*>(table))); }
 
 nb::bytes ReadBytes(const std::string& path) {

@@ -15,7 +15,7 @@ namespace {
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 
-// Once in a process, which then ends with what it returns.
+// Called once per process, which then exits with the code that it returns.
 int Command(std::vector<std::string> words) {
   const nb::gil_scoped_release release;  // stores take it for their calls
   std::vector<char*> arguments;

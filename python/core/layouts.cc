@@ -37,7 +37,8 @@ constexpr int64_t kMostBoxes = int64_t{1} << 20;
 
 // Offset and size, in elements.
 using Box = std::tuple<std::vector<int64_t>, std::vector<int64_t>>;
-// What one device holds along dimensions of the tensor that are one of the layout: in each box an interval for each.
+// What one device holds along the tensor dimensions that form one layout dimension: boxes, each with an interval per
+// tensor dimension.
 using Parts = std::vector<std::vector<Interval>>;
 
 absl::StatusOr<int64_t> PositionOf(const Layout& layout, int64_t device) {

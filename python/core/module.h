@@ -1,5 +1,5 @@
 // The parts of reshard._core, the compiled half of the Python package. It takes and returns texts, numbers and opaque
-// plans; python/reshard makes of them what people call.
+// plans; python/reshard builds the public API on top of them.
 #ifndef RESHARD_PYTHON_CORE_MODULE_H_
 #define RESHARD_PYTHON_CORE_MODULE_H_
 

@@ -10,7 +10,7 @@
 
 namespace reshard::core {
 
-// InvalidArgument lists the names that there are.
+// InvalidArgument lists the known names.
 absl::StatusOr<Notation> ReadNotation(const std::string& name);
 absl::StatusOr<DType> ReadDType(const std::string& name);
 

@@ -185,8 +185,8 @@ void AddBatches(nb::module_& module) {
         return TopologyToJson(ValueOrRaise(FitTopology({nodes, devices, bytes}, seconds)));
       },
       "nodes"_a, "devices"_a, "bytes"_a, "seconds"_a);
-  // The problems of a model and the names of its tensors. `model` is a path, or JSON; where tensors are and go is said
-  // by rules as JSON, or by a text as ModelLayout::Parse takes it over a mesh.
+  // The problems of a model and the names of its tensors. `model` is a path, or JSON; source and target are rules as
+  // JSON, or a text that ModelLayout::Parse reads over a mesh.
   module.def(
       "model_problems",
       [](const std::string& model, bool is_json, const std::string& dtype_name, const ModelText& source,

@@ -9,7 +9,7 @@
 
 namespace reshard::core {
 
-// Raises what planning calls: UnsupportedError for Unimplemented, LimitError for ResourceExhausted, FileError for
+// Raises as planning calls do: UnsupportedError for Unimplemented, LimitError for ResourceExhausted, FileError for
 // NotFound, else InputError. Requires the GIL, and !status.ok().
 [[noreturn]] void Raise(const absl::Status& status);
 // Raises by KindOf(status): InputError, LimitError, FileError or PeerError.

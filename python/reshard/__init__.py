@@ -5,9 +5,9 @@
     reshard.convert("step-1000", "exported", to="hf", weights_only=True)
     y = reshard.redistribute(x, mesh, [Shard(1)])      # a DTensor; needs PyTorch
 
-Planning, checking, drawing, converting, and fingerprints of checkpoints need nothing beside this package. What works on tensors (redistribute, bind,
-load, save, join, Refit, ...) is in reshard.torch, which is imported when one of its names is first used; what
-torch.distributed.checkpoint takes is in reshard.dcp.
+Planning, checking, drawing, and converting and fingerprinting checkpoints need nothing beyond this package. Functions on
+tensors (redistribute, bind, load, save, join, Refit, ...) are in reshard.torch, which is imported when one of its names
+is first used; storage and planners for torch.distributed.checkpoint are in reshard.dcp.
 """
 
 import importlib
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Imported on first use: the names below are the package, and none costs what another needs.
+# The names of the package by module. Each module is imported on first use, so that no name costs what another needs.
 _MODULES = {
     "checkpoints": "Checkpoint Comparison Conversion convert inspect verify",
     "errors": """
@@ -113,7 +113,7 @@ _MODULES = {
     "sources": "Source SourceTensor",
     "stores": "",  # reshard.stores.register
 }
-# These have their names in reshard.sequence_parallel: torch.distributed has the same ones for something else.
+# These belong to reshard.sequence_parallel: torch.distributed has the same names for something else.
 _DEPRECATED = ("all_to_all_single", "gather")
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -126,7 +126,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _with_torch(module: str, name: str | None = None) -> Any:
-    """That module, or a name in it, or what stands for it."""
+    """The module, or a name in it; a Stub where it cannot be imported."""
     try:
         return _module(module) if name is None else getattr(_module(module), name)
     except ImportError as error:

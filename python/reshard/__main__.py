@@ -1,5 +1,5 @@
-"""`python -m reshard` is the command `reshard` of the same installation, with more: URLs of stores (reshard.stores) and
-checkpoints of other kinds (reshard.sources), which are Python's, and `record`, which runs programs that are Python.
+"""`python -m reshard` is the command `reshard` of the same installation, plus what needs Python: URLs of stores
+(reshard.stores), checkpoints of other kinds (reshard.sources), and `record`, which runs Python programs.
 
 Under torchrun (`torchrun -m reshard convert ...`) the processes are the workers of one conversion.
 """
@@ -35,7 +35,7 @@ def _command() -> str:
 
 
 def main() -> None:
-    """Becomes the command, or is it where an argument needs a store."""
+    """Replaces this process with the command, or runs the command in it where an argument needs a store."""
     if sys.argv[1:2] == ["record"]:
         from .torch.record.command import main as record
 
@@ -43,7 +43,7 @@ def main() -> None:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         os.environ["RESHARD_RUN_AS_MODULE"] = "1"  # RANK and WORLD_SIZE are about this process, not its parent
     if any(map(_core.store_needed_for, sys.argv[1:])):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command has its own word on that
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command prints its own message on Ctrl-C
         take_over(_core.use_stores)
         sys.stdout.flush()
         sys.exit(_core.command(["reshard", *sys.argv[1:]]))

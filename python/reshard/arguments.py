@@ -1,4 +1,4 @@
-"""Arguments as users write them: sizes, dtypes, topologies. The bottom of the package, which every part may import."""
+"""Arguments as users write them: sizes, dtypes, topologies. The lowest layer of the package: every part may import it."""
 
 import json
 import os
@@ -9,11 +9,11 @@ from . import _core
 
 
 def byte_count(value: int | str | None) -> int | None:
-    """Bytes, of a number or of text such as "256MiB". InputError: text that is not a number of bytes."""
+    """Bytes, from a number or from text such as "256MiB". InputError: text that is not a number of bytes."""
     return _core.parse_bytes(value) if isinstance(value, str) else value
 
 
-# A name, a file, or what is in one.
+# A name, a file, or the contents of one.
 Topology = str | os.PathLike[str] | Mapping[str, Any]
 
 

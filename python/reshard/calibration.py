@@ -15,7 +15,7 @@ from .torch.calibration import calibrate
 
 
 def main() -> None:
-    """See the head of the module."""
+    """See the module docstring."""
     parser = argparse.ArgumentParser(prog="torchrun ... -m reshard.calibration", description=__doc__)
     parser.add_argument("--output", metavar="FILE", help="write the topology to this file")
     parser.add_argument("--nodes", metavar="NxD", help="nodes and ranks of each (default: the hosts of the ranks)")

@@ -19,7 +19,7 @@ take_over(_core.use_stores)
 
 Path = str | os.PathLike[str]
 SourcePath = Path | Source
-# Called with the bytes done, the bytes to do, and the seconds since the beginning.
+# Called with the bytes done, the bytes to do, and the seconds since the start.
 Progress = Callable[[int, int, float], object]
 # {"*norm*": "f32", "*": "bf16"}, pairs of these, or one dtype for all.
 DTypes = Mapping[str, object] | Iterable[tuple[str, object]] | object
@@ -74,22 +74,22 @@ class Conversion(_Report):
 
     @property
     def bytes(self) -> int:
-        """Of contents."""
+        """Bytes of contents."""
         return self["bytes"]
 
     @property
     def left_out(self) -> list[str]:
-        """Byte items and others that the target format has no place for; nothing is left out without being here."""
+        """Byte items and others that the target format has no place for; everything left out is listed here."""
         return [*self["left_out"], *self["left_out_items"]]
 
     @property
     def side_files(self) -> list[str]:
-        """What came along from beside the source."""
+        """Files copied from beside the source."""
         return [file["path"] for file in self["side_files"]]
 
     @property
     def taken_off(self) -> list[str]:
-        """With to="hf", what came off the names of the weights: ["_orig_mod.", "model."]."""
+        """With to="hf", what was taken off the names of the weights: ["_orig_mod.", "model."]."""
         return [wrapper["text"] for wrapper in self["taken_off"]]
 
     def __repr__(self) -> str:
@@ -108,7 +108,7 @@ class Comparison(_Report):
 
     @property
     def differences(self) -> dict[str, str]:
-        """By name, what is not the same: "only in A", "dtype f32 in A, bf16 in B", ..."""
+        """By name, what differs: "only in A", "dtype f32 in A, bf16 in B", ..."""
         return {one["name"]: one["what"] for one in self["differences"]}
 
     def __bool__(self) -> bool:
@@ -129,7 +129,7 @@ def inspect(path: SourcePath, *, tensor: str = "", chunks: bool = False) -> Chec
         chunks: also lists the chunks of every tensor.
 
     Raises:
-        InputError: no checkpoint, or a damaged one.  FileError: a file or a server that refuses.
+        InputError: not a checkpoint, or a damaged one.  FileError: the system or a server refused.
     """
     with at_place(path) as place:
         return Checkpoint(_core.inspect(place, tensor, chunks))
@@ -181,34 +181,34 @@ def convert(
         source: a checkpoint of any kind that inspect() lists.
         destination: the directory to create, or the URL of a place in a store (docs/tasks/stores.md).
         to: "dcp", "safetensors", "orbax" (what JAX programs restore), or "hf": what from_pretrained loads, the weights
-            alone as safetensors with an index, under the names of the bare model: what wrappers have added to them
-            (module., _orig_mod., ...) comes off.
-        rules: which tensors get which layout ({"mesh": ..., "layouts": [...]}), or the path of a file with that.
+            alone as safetensors with an index, under the names of the bare model, without what wrappers add to them
+            (module., _orig_mod., ...).
+        rules: which tensors get which layout ({"mesh": ..., "layouts": [...]}), or the path of a file with them.
         mesh, layout: in place of rules, one layout rule for all tensors.
-        recipe, invert: what tensors are made of those of the source (docs/recipes.md), or the path of a file; or that
-            backwards.
-        dtype: what floats are cast to: one dtype, or by patterns of names in the result.
+        recipe, invert: which tensors to make from those of the source (docs/recipes.md), or the path of a file; invert
+            applies the recipe backwards.
+        dtype: what floats are cast to: one dtype, or one for each pattern of names in the result.
         include, exclude: patterns of names in the source.
-        weights_only: no byte items, and no state of training.  byte_items=False: no byte items.
+        weights_only: no byte items, and no training state.  byte_items=False: no byte items.
         strip_prefix, rename, add_prefix: how names change, in this order; {"h.*.w": "layers.$1.weight"}. With to="hf"
-            they fit names with what wrappers have added, or without.
+            they match names with or without what wrappers add.
         allow_unmatched: a pattern or prefix of these, of dtype or of side_files may match nothing; otherwise that is an
-            error, with the nearest name.
-        partial: goes on though files of the source are missing.
+            error, which gives the nearest name.
+        partial: continues although files of the source are missing.
         rank_local: "keep": what differs between the files of ranks is taken from each, as NAME.rank_0, ...; otherwise
             that is an error.
         with_training_state: with to="hf", also the tensors of optimizers and the like.
-        keep_names: with to="hf", what wrappers have added to names stays.
+        keep_names: with to="hf", keeps what wrappers add to names.
         side_files: patterns of further files to copy from beside the source; False copies none.
-        memory_limit, file_size: bytes, or text such as "4GiB". Files of safetensors have at most 5 GiB, objects in a
-            store 1 GiB, chunks of Orbax 64 MiB, where nothing is said.
+        memory_limit, file_size: bytes, or text such as "4GiB". By default, safetensors files have at most 5 GiB, objects
+            in a store 1 GiB, and chunks of Orbax 64 MiB.
         threads: 0 is one per core.
-        workers, worker: several processes share the job, each with the same arguments but for its number.
-        dry_run: writes nothing, and says what would be.
+        workers, worker: several processes share the job, each with the same arguments except its number.
+        dry_run: writes nothing, and reports what would be written.
         overwrite: atomically replaces what is at the destination.
-        restart: begins anew; otherwise the same call continues an interrupted run.
-        resume: a destination that this same job has completed before is a success, as a requeued job needs it.
-        clean: first removes what interrupted runs have left, this one's and others'.
+        restart: starts over; otherwise the same call continues an interrupted run.
+        resume: succeeds where this same job has already completed the destination, as a requeued job needs it.
+        clean: first removes what interrupted runs left behind, this job's and others'.
         verify: reads the result back and compares it before it appears.
         progress: called with (bytes done, bytes to do, seconds); an exception from it ends the run.
 
@@ -217,7 +217,7 @@ def convert(
     Raises:
         InputError: arguments that make no sense, a source that is not a checkpoint or is damaged, a tensor that the
             format cannot hold.
-        LimitError: the memory limit, with the bytes needed.
+        LimitError: the memory limit is too small; the message has the bytes needed.
         FileError: files, disk space, a server, something at the destination.
         PeerError: other workers did not finish.
     """
@@ -232,7 +232,7 @@ def convert(
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files) | dict(allow_unmatched=allow_unmatched) | _wholeness(partial, rank_local)
     terms |= dict(with_training_state=with_training_state, keep_names=keep_names)
-    terms |= dict(to=to, rules=_json(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
+    terms |= dict(to=to, rules=json_text(rules), mesh=mesh, layout=layout, threads=threads, workers=workers, worker=worker)
     terms |= dict(memory_limit=byte_count(memory_limit), file_size=0 if file_size is None else byte_count(file_size))
     terms |= dict(dry_run=dry_run, overwrite=overwrite, restart=restart, resume=resume, clean=clean, verify=verify)
     with at_place(source) as place:
@@ -262,8 +262,8 @@ def verify(
 ) -> Comparison:
     """Compares the contents of two checkpoints, whatever their layouts and formats.
 
-    The arguments are those of convert(): what of `a` is compared, and what `b` has made of it. What to="hf" made of `a`
-    without being asked for is done again, as the reshard.json of `b` says it.
+    The arguments are those of convert(): what is compared of `a`, and what `b` has made of it. What to="hf" did to `a` on
+    its own is done again, as the reshard.json of `b` records it.
 
     Raises what convert() raises. Differences are not errors.
     """
@@ -275,7 +275,7 @@ def verify(
 
 
 class StoredFingerprints(NamedTuple):
-    """Of a part of a checkpoint, see FingerprintCheckpoint."""
+    """Fingerprints of a part of a checkpoint; see FingerprintCheckpoint."""
 
     by_name: dict[str, tuple[int, int]]  # low and high, in the order of names
     described: list[list[Any]]  # name, dtype and shape of each
@@ -284,7 +284,7 @@ class StoredFingerprints(NamedTuple):
 def stored_fingerprints(
     path: str, terms: dict[str, Any], part: int, parts: int, threads: int, progress: Progress | None
 ) -> StoredFingerprints:
-    """What the part-th of `parts` adds to the fingerprint of each tensor of a checkpoint; `terms` are those of
+    """What part `part` of `parts` adds to the fingerprint of each tensor of a checkpoint; `terms` are those of
     terms_of()."""
     tensors = json.loads(_core.fingerprint(path, terms | _side_files(False), part, parts, threads, progress))["tensors"]
     return StoredFingerprints(
@@ -299,7 +299,8 @@ def _wholeness(partial: bool, rank_local: str | None) -> dict[str, Any]:
     return {"partial": partial, "keep_rank_local": rank_local == "keep"}
 
 
-def _json(value: Mapping[str, Any] | Path | None) -> str | None:
+def json_text(value: Mapping[str, Any] | Path | None) -> str | None:
+    """The text of rules or a recipe: of what they are, or of the file at a path or URL."""
     if value is None or isinstance(value, Mapping):
         return None if value is None else json.dumps(value)
     if "://" in os.fspath(value):
@@ -327,7 +328,7 @@ def terms_of(
     rename: Mapping[str, str] | Iterable[tuple[str, str]],
     add_prefix: str,
 ) -> dict[str, Any]:
-    """What is taken of a checkpoint and what becomes of it, as the library takes it."""
+    """What to take of a checkpoint and what to make of it, in the form that the library takes."""
     if invert and recipe is None:
         raise InputError("invert needs a recipe")
     if dtype is None:
@@ -339,7 +340,7 @@ def terms_of(
     else:
         casts = [("*", dtype_name(dtype))]
     return {
-        "recipe": _json(recipe),
+        "recipe": json_text(recipe),
         "invert": invert,
         "dtype": casts,
         "include": [include] if isinstance(include, str) else list(include),

@@ -6,8 +6,8 @@ class ReshardError(Exception):
 
 
 class InputError(ReshardError, ValueError):
-    """Malformed text (a mesh, a layout, rules, a recipe), an unknown option, a problem without a plan, a checkpoint that
-    is none or is damaged."""
+    """Malformed text (a mesh, a layout, rules, a recipe), an unknown option, a problem without a plan,
+    something that is not a checkpoint, or a damaged one."""
 
 
 class UnsupportedError(ReshardError, NotImplementedError):
@@ -27,13 +27,13 @@ class MissingFileError(FileError, FileNotFoundError):
 
 
 class ExistingFileError(FileError, FileExistsError):
-    """There is something at a path that is only replaced if it is said (`overwrite`)."""
+    """There is something at a path, which is replaced only on request (`overwrite`)."""
 
 
 class PeerError(ReshardError, TimeoutError):
-    """Other workers of the same conversion, or other ranks of a joined group, did not come or did not finish."""
+    """Other workers of the same conversion, or other ranks of a joined group, did not arrive or did not finish."""
 
 
 class UndeterminedError(ReshardError, RuntimeError):
-    """Whether the other ranks of a refit have its new version or the old one cannot be known, or only a part of a version
-    is installed: nothing is to be served from this rank."""
+    """It is unknown whether the other ranks of a refit have its new version or the old one, or only a part of a version
+    is installed: do not serve from this rank."""

@@ -15,8 +15,8 @@ def expert_layouts(
 
     Args:
         physical_to_logical_map: [layers, slots]; the expert in each slot, as EPLB, vLLM and SGLang write it. Slots are
-            dealt to ranks in order, as many to each. A tensor does, too.
-        ranks: that the slots are dealt to; must divide their number.
+            dealt to ranks in order, equally many to each. May be a tensor.
+        ranks: how many ranks the slots are dealt to; must divide the number of slots.
         shape: of one layer's weights of all experts: [experts, ...].
         axis: the mesh axis of the ranks.
 
@@ -47,7 +47,7 @@ def expert_map(layouts: Iterable[str]) -> list[list[int]]:
     """The `physical_to_logical_map` of layouts with a slot table each: the inverse of expert_layouts.
 
     Args:
-        layouts: one per layer, each with as many slots on every rank.
+        layouts: one per layer, each with the same number of slots on every rank.
 
     Returns:
         [layers, slots]; the expert in each slot.

@@ -51,8 +51,8 @@ def fingerprint(
     threads: int = 0,
     progress: Progress | None = None,
 ) -> str | dict[str, str]:
-    """128 bits that tell whether two models have the same contents: on whatever ranks, in whatever layouts, in memory or
-    in a checkpoint of whatever format.
+    """128 bits that tell whether two models have the same contents: on any ranks, in any layouts, in memory or in a
+    checkpoint of any format.
 
         reshard.fingerprint(trainer_model) == reshard.fingerprint(rollout_model)      # each in its own job
         reshard.fingerprint({"model": model}) == reshard.fingerprint("step-1000", include=["model.*"])
@@ -60,13 +60,14 @@ def fingerprint(
     Depends on the name, dtype and global shape of every tensor and on the bits of every element, and on nothing else:
     not on meshes, placements, shard orders, the number of ranks, formats, or the order of tensors. No data is gathered:
     every rank reads its own fragments, or its part of the checkpoint, once, about as fast as memory or the disk allows,
-    and 16 bytes per tensor are added up. Of replicas the first is read: it does not tell whether the others equal it.
+    and 16 bytes per tensor are added up. Only the first replica is read: the result does not tell whether the others
+    equal it.
 
-    It is evidence against mistakes and flipped bits, not against somebody who chooses the contents. A change within 4
-    bytes is always found, others but for one in 2^50 or so (docs/design/fingerprint.md).
+    It guards against mistakes and flipped bits, not against an adversary who chooses the contents. A change within 4
+    bytes is always found; of other changes, all but one in 2^50 or so (docs/design/fingerprint.md).
 
-    Collective, if there is a process group: every rank of the group calls it, for a checkpoint, too, which they share
-        the reading of. Ranks may pass different tensors, such as those of their pipeline stages, but all pass the same
+    Collective, if there is a process group: every rank of the group calls it, also for a checkpoint, of which each rank
+        reads a part. Ranks may pass different tensors, such as those of their pipeline stages, but all pass the same
         checkpoint. Tensors on GPUs are copied to the host, one at a time. A checkpoint needs no PyTorch.
 
     Args:
@@ -74,8 +75,8 @@ def fingerprint(
             tensors; or a checkpoint: a directory, a file, a URL or a Source. A plain tensor is replicated over the ranks
             that pass it. What is not a tensor does not count.
         group: a process group that contains all meshes; None means the default group.
-        per_tensor: return the fingerprint of each tensor by its name, in the order of names. That of all is their sum,
-            of either half modulo 2^64.
+        per_tensor: return the fingerprint of each tensor by its name, in the order of names. The fingerprint of
+            all is their sum, each half modulo 2^64.
         recipe, invert, dtype, include, exclude, weights_only, strip_prefix, rename, add_prefix, allow_unmatched: of a
             checkpoint, as for convert(): which of its tensors count, under which names, and what is made of them first.
         threads: of a checkpoint: 0 is one per core.

@@ -1,4 +1,4 @@
-"""Tensors that lie one behind the other in a buffer which ranks share, as frameworks write them, and as layouts."""
+"""Tensors that lie back to back in a buffer that ranks share, as frameworks write them, and as layouts."""
 
 import itertools
 import math
@@ -23,14 +23,15 @@ def flat_layouts(
 
         flat_layouts([(3, 4), (5,)], 2)      # ["[<dp=[9,3]>(3, 4)]", "[<dp=[0,5]>(5)]"]
 
-    So FSDP1 cuts its flat parameters, Megatron's distributed optimizer its gradient buffers, and ZeRO its partitions.
+    This is how FSDP1 cuts its flat parameters, Megatron's distributed optimizer its gradient buffers, and ZeRO its
+    partitions.
 
     Args:
         shapes: of the tensors as the ranks share them, in the order of the buffer.
-        ranks: that the buffer is cut over.
-        offsets: where each tensor begins in the buffer, in elements. None: one behind the other, without gaps.
-        shard: elements of each rank's shard; rank r has those from r * shard on. None: the length of the buffer by the
-            number of ranks, rounded up.
+        ranks: how many ranks the buffer is cut over.
+        offsets: where each tensor begins in the buffer, in elements. None: back to back.
+        shard: elements of each rank's shard; rank r has those from r * shard on. None: the length of the buffer
+            divided by the number of ranks, rounded up.
         axis: the mesh axis of the ranks.
         dims: the dimensions of each layout as text, where other axes cut a tensor before it is flattened, such as
             "512, <tp>128" for a shape of (512, 64). None: those of the shapes.
@@ -72,10 +73,10 @@ def flat_ranges(layouts: Sequence[str]) -> list[list[tuple[int, int]]]:
         layouts: each flattens its first dimensions and cuts them by explicit sizes, as flat_layouts returns them.
 
     Returns:
-        For each layout, per rank: (number of elements, the first one of the flattened tensor).
+        For each layout, per rank: (number of elements, index of the first one in the flattened tensor).
 
     Raises:
-        InputError: another layout.
+        InputError: a layout of any other form.
     """
     ranges = []
     for layout in layouts:

@@ -22,7 +22,7 @@ class Page:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        # The page keeps to itself: its styles are not the notebook's.
+        # In an iframe, so that the page's styles stay out of the notebook.
         return f'<iframe srcdoc="{escape(self.html())}" style="width:100%;height:640px;border:0"></iframe>'
 
 
@@ -52,7 +52,7 @@ class Layout:
 
     @classmethod
     def of(cls, dtensor: "DTensor") -> "Layout":
-        """That of a DTensor, shard order included; devices are global ranks.
+        """The layout of a DTensor, shard order included; devices are global ranks.
 
         Raises:
             NotImplementedError: a placement that no layout can express.
@@ -69,15 +69,15 @@ class Layout:
         shape: Sequence[int],
         shard_order: Any = None,
     ) -> "Layout":
-        """That of a DTensor with these placements; arguments and errors as `redistribute` has them. Devices are global
-        ranks. Communicates nothing."""
+        """The layout of a DTensor with these placements; arguments and errors are those of `redistribute`. Devices are
+        global ranks. Does not communicate."""
         from .torch.problems import texts_of_placements
 
         return cls(*texts_of_placements(mesh, placements, shape, shard_order))
 
     def to_placements(self, mesh: "DeviceMesh") -> "tuple[tuple[Placement, ...], Any]":
-        """The placements of a DTensor with this layout, and its shard order in PyTorch's form (None beside strided
-        placements, which say it).
+        """The placements of a DTensor with this layout, and its shard order in PyTorch's form (None with strided
+        placements, which imply it).
 
         Args:
             mesh: of the same ranks and axes as the layout's (d0, d1, ... where its dimensions have no names).

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import _core
 from .arguments import Topology, dtype_name, topology_text
+from .checkpoints import json_text
 from .planning import Batch, scheduled
 
 __all__ = ["plan_model"]
@@ -33,14 +34,14 @@ def plan_model(
         print(reshard.plan_model("step-1000", "fsdp+tp:llama", "tp:llama", mesh="{dp:4,tp:8}", topology="dgx-h100"))
 
     Args:
-        model: a checkpoint, a Hugging Face folder (only metadata are read), a JSON file of names and shapes, or shapes
+        model: a checkpoint, a Hugging Face folder (only metadata is read), a JSON file of names and shapes, or shapes
             in elements by name.
-        source, target: where the tensors are and go: rules ({"mesh": ..., "layouts": [...]}) or the path of a file with
-            that; one layout rule for all, such as "[<dp>, ...]"; or schemes joined by "+": "fsdp", "tp:llama",
-            "tp:gpt2", "tp:neox", "ep", "replicate", each with its axes behind "@" where they cannot be guessed.
-        mesh, target_mesh: of layout rules and schemes; the target's is the source's unless it is given.
+        source, target: where the tensors are and where they go: rules ({"mesh": ..., "layouts": [...]}) or the path of a
+            file with them; one layout rule for all, such as "[<dp>, ...]"; or schemes joined by "+": "fsdp", "tp:llama",
+            "tp:gpt2", "tp:neox", "ep", "replicate", each followed by "@" and its axes where they cannot be guessed.
+        mesh, target_mesh: of layout rules and schemes; the target's defaults to the source's.
         dtype: of shapes that have none.
-        bucket, objective, ops, memory_limit, topology, nodes, relabel: as plan_batch() has them.
+        bucket, objective, ops, memory_limit, topology, nodes, relabel: as in plan_batch().
 
     Raises:
         InputError: not a model; text that is neither rules nor a layout rule nor schemes; what plan_batch() refuses.
@@ -55,8 +56,7 @@ def plan_model(
             return json.dumps(where), True, None
         path = os.fspath(where)
         if not isinstance(where, str) or path.endswith(".json") or os.path.isfile(path):
-            with open(path, encoding="utf-8") as file:
-                return file.read(), True, None
+            return json_text(path), True, None
         return path, False, over
 
     problems, names = _core.model_problems(

@@ -35,7 +35,7 @@ class _Result:
         return key in self.to_dict()
 
     def keys(self) -> Iterable[str]:
-        """Those of the dict."""
+        """The keys of the dict."""
         return self.to_dict().keys()
 
 
@@ -70,7 +70,7 @@ class Plan(Page, _Result):
         return self._core.explain()
 
     def simulate(self) -> str:
-        """When each step ends, every message being followed over the network.
+        """When each step ends, found by following every message over the network.
 
         Raises:
             LimitError: more than 4 million messages.
@@ -93,22 +93,22 @@ class Plan(Page, _Result):
 
     @property
     def bytes(self) -> int:
-        """That the device with the most receives."""
+        """Bytes received by the device that receives the most."""
         return self._facts["totals"]["recv_bytes_max"]
 
     @property
     def bound(self) -> int:
-        """That no algorithm could do with less of: bytes that the worst device has to receive."""
+        """The lower bound for every algorithm: bytes that the worst device has to receive."""
         return self._facts["bounds"]["recv_bytes_max"]
 
     @property
     def peak_bytes(self) -> int:
-        """Most memory that a device needs at once, source and staging included."""
+        """The most memory that a device needs at once, source and staging included."""
         return self._facts["totals"]["peak_bytes"]
 
     @property
     def seconds(self) -> float:
-        """An estimate, by the topology's bandwidths and latencies."""
+        """An estimate, from the topology's bandwidths and latencies."""
         return self._facts["totals"]["time_ns"] / 1e9
 
     @property
@@ -124,7 +124,7 @@ class Plan(Page, _Result):
         return key in self._facts
 
     def keys(self) -> Iterable[str]:
-        """Those of the dict."""
+        """The keys of the dict."""
         return self._facts.keys()
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Batch(Page, _Result):
         return self._core.html()
 
     def plan(self, tensor: int | str) -> Plan:
-        """The plan of one tensor, by its place or its name."""
+        """The plan of one tensor, by its index or its name."""
         place = self.names.index(tensor) if isinstance(tensor, str) else range(len(self))[tensor]
         return Plan(self._core.plan_of(place))
 
@@ -243,22 +243,22 @@ def plan(
         print(reshard.plan(x, [Shard(1)]))      # what reshard.redistribute(x, [Shard(1)]) would do; x is a DTensor
 
     Args:
-        mesh: the source's mesh, such as "{X:4,Y:2}". Or a `Layout`; what follows is then the target's. Or a DTensor,
-            whose mesh, layout and dtype are meant; what follows is then the target alone: placements, a layout as text,
-            or another DTensor.
+        mesh: the source's mesh, such as "{X:4,Y:2}". Or a `Layout`; the next argument is then the target's. Or a
+            DTensor, which gives mesh, layout and dtype; the next argument is then the target: placements, a layout as
+            text, or another DTensor.
         source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
         target_mesh: the target's mesh; None means that of the source. A DeviceMesh where the source is a DTensor.
         dtype: a name such as "bf16" or "float32", a torch.dtype, or a NumPy dtype; None is "bf16".
         shape: global sizes; source and target may then be rules without sizes, or in another notation.
         format: the notation of both: "reshard", "dtensor", "jax", "shardy" or "hlo". source_format and target_format
-            are for one of them.
+            override it for one of them.
         objective: what to minimize: "time", "bytes" or "steps".
         ops: "all", "boxes" (contiguous intermediates), or the names of operations, as a list or separated by commas.
-        memory_limit: most that a device may need at once: bytes, or text such as "2GiB".
+        memory_limit: the most that a device may need at once: bytes, or text such as "2GiB".
         topology: "flat", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200", "mi300x", "pcie", "cpu"
-            (docs/topologies.md), the path of a JSON file, or what is in one. None is "flat" or, of a DTensor, what
-            `set_topology` was told.
-        nodes: how many nodes of how many devices there are, in place of the topology's domains.
+            (docs/topologies.md), the path of a JSON file, or its contents. None is "flat" or, for a DTensor, what
+            `set_topology` has set.
+        nodes: (nodes, devices of each), in place of the topology's domains.
         overlap: whether steps may run at the same time, on chunks of the tensor, where the topology has several levels.
         relabel: lets any device of the target take any shard, and finds the order that moves the fewest bytes
             (Plan.devices).
@@ -266,7 +266,7 @@ def plan(
     Needs neither a process group nor PyTorch, and does not communicate.
 
     Raises:
-        TypeError: neither texts nor a DTensor; of a DTensor also what it says itself.
+        TypeError: neither texts nor a DTensor; an argument that the DTensor itself gives.
         InputError: malformed text (with a caret under the column), an unknown option, or no plan with these ops.
         UnsupportedError: what the planner does not support, such as a target that is partial over a new axis.
         LimitError: nothing fits the memory limit; the message has the bytes needed.
@@ -325,10 +325,10 @@ def plan_batch(
         problems: for each tensor what a line of `reshard plan --batch` has: {"mesh": "{X:2}", "from": "[<X>4]",
             "to": "[4]"} and, where needed, "id", "dtype", "shape", "to_mesh", "from_format", "to_format"; or a `Layout` as
             "from" and as "to", without a mesh. Or DTensors: a model, a dict, or a list.
-        targets: of DTensors, those that they are to become, with the same names.
+        targets: for DTensors, the DTensors that they are to become, with the same names.
         dtype: of the tensors that have none of their own.
-        bucket: most bytes per device in one exchange, such as "1GiB".
-        objective, ops, memory_limit, topology, nodes: as plan() has them.
+        bucket: the most bytes per device in one exchange, such as "1GiB".
+        objective, ops, memory_limit, topology, nodes: as in plan().
         relabel: finds one order of the target's devices for all tensors (Batch.devices).
 
     Raises what plan() raises, with the tensor's "id" in the message.
@@ -356,7 +356,7 @@ def plan_batch(
 
 
 def problem_of_line(line: Mapping[str, Any], dtype: object = "bf16") -> _core.Problem:
-    """Of one tensor, as plan_batch takes it, which says what it raises."""
+    """The problem of one tensor, given as plan_batch takes it; see there for the errors."""
     named = dtype_name(line.get("dtype") or dtype)
     source, target = line.get("from"), line.get("to")
     if isinstance(source, Layout) and isinstance(target, Layout):
@@ -392,7 +392,7 @@ def check(plan: Plan | Batch | Mapping[str, Any] | str) -> Verdict:
     layouts alone, by code that the planner does not use.
 
     Args:
-        plan: a Plan or Batch, or the JSON of a plan of any tool, as a dict or text.
+        plan: a Plan or Batch, or the JSON of a plan from any tool, as a dict or text.
 
     Raises:
         InputError: what cannot be read as a plan.

@@ -1,4 +1,4 @@
-"""Conversions by the nodes of a Ray cluster; the extra `ray`.
+"""Conversions on the nodes of a Ray cluster; needs the extra `ray`.
 
     import reshard.ray
 
@@ -31,27 +31,27 @@ def convert(
     progress: Progress | None = None,
     **terms: Any,
 ) -> Conversion:
-    """`reshard.convert` by workers that Ray starts, one per node, from a program that `ray.init` has connected.
+    """`reshard.convert` on workers that Ray starts, one per node, from a program that `ray.init` has connected.
 
-    A worker that dies with its process or its node is started again, and continues (`max_retries`).
+    Ray restarts a worker whose process or node dies, and the worker continues (`max_retries`).
 
     Args:
-        source, destination: as of reshard.convert, and such that every node sees the same: URLs of a store, or paths of
-            a filesystem with locks that all share.
-        workers: how many; by default as many as there are nodes alive.
+        source, destination: as in reshard.convert, and the same for every node: URLs of a store, or paths on a
+            filesystem with locks that all nodes share.
+        workers: how many; by default one per live node.
         options: of Ray's remote functions, beside or in place of num_cpus=1, max_retries=3 and
             scheduling_strategy="SPREAD", such as {"num_cpus": 16, "resources": {"fast_network": 1}}. A worker has as many
             threads as `threads` says, whatever num_cpus is.
         progress: called in this program, with (bytes done, bytes to do, seconds) of all workers; an exception from it
             ends the run.
-        terms: what else reshard.convert takes.
+        terms: the other arguments of reshard.convert.
 
     Returns:
-        That of the worker that has completed the result.
+        The Conversion of the worker that completed the result.
 
     Raises:
-        InputError: workers or worker among the terms; the cluster has too few CPUs for the workers at the same time.
-        As reshard.convert, when a worker does; the others are ended then, and the same call continues.
+        InputError: workers or worker among the terms; the cluster has too few CPUs to run all workers at the same time.
+        As reshard.convert, when a worker does; the other workers are then ended, and the same call continues.
         ray.exceptions.RayError: Ray could not run a worker.
     """
     if "worker" in terms:
@@ -110,7 +110,7 @@ def _work(source: SourcePath, destination: Path, worker: int, workers: int, term
 
 @ray.remote(num_cpus=0)
 class _Tally:
-    """How far all workers are."""
+    """The progress of all workers."""
 
     def __init__(self) -> None:
         self._of_worker: dict[int, tuple[int, int]] = {}

@@ -8,7 +8,7 @@ install a version or none does.
     transfer = reshard.sglang.Transfer(model, engines, rank=dist.get_rank(), trainers=dist.get_world_size(), workers=8)
     transfer.send_weights()                                # after every update
 
-SGLang has no interface for such backends, but calls a function of one's own with its model and what it was sent: here the
+SGLang has no interface for such backends, but it calls a user's function with its model and what it was sent: here the
 address at which its workers meet the trainers. The model's own load_weights says what each parameter is made of.
 """
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
-    """An engine of SGLang's as trainers call it: sglang.Engine, or a client of its server."""
+    """An SGLang engine as trainers call it: sglang.Engine, or a client of its server."""
 
     def update_weights_from_tensor(
         self, named_tensors: list[tuple[str, torch.Tensor]], load_format: str | None = None, flush_cache: bool = True
@@ -43,7 +43,7 @@ class Engine(Protocol):
 
 
 class Transfer:
-    """The side that trains: sends every byte that a worker lacks once, from the ranks that have it."""
+    """The training side: sends every byte that a worker lacks once, from the ranks that have it."""
 
     def __init__(
         self,
@@ -60,19 +60,19 @@ class Transfer:
         name: str = "sglang",
         memory_limit: int | None = None,
     ):
-        """Meets the workers, and plans. Collective over the trainers. After a failure make another one.
+        """Meets the workers, and plans. Collective over the trainers. After a failure, make a new one.
 
         Args:
             source: a model or a flat dict: DTensors of any placements, and plain tensors.
-            engines: on rank 0: all that are updated together, of the same size.
-            rank, trainers: of this process, and how many there are.
+            engines: on rank 0: all engines that are updated together, of the same size.
+            rank, trainers: the rank of this process among the trainers, and the number of trainers.
             workers: processes of all engines together: tensor x pipeline x data parallel.
             host, port: of a store that rank 0 serves, as all processes reach it; by default this machine's name, and a
-                port of its choice.
-            store: of a server that is there already, in place of host and port. It survives rank 0.
+                port that rank 0 chooses.
+            store: (host, port) of a server that already runs, in place of host and port. It outlives rank 0.
             export: where SGLang expects other names or forms than the trainer's (see reshard.Refit). By default what
-                save_pretrained does, for a model of transformers.
-            memory_limit: bytes beside the weights, of each rank.
+                save_pretrained does, for a transformers model.
+            memory_limit: bytes beyond the weights, on each rank.
 
         Raises:
             As reshard.join and reshard.Refit, or the engine.
@@ -94,7 +94,7 @@ class Transfer:
                 raise
 
     def send_weights(self, *, changed_only: bool = False) -> int:
-        """One version into all workers. Collective over the trainers.
+        """Sends one version to all workers. Collective over the trainers.
 
         Args:
             changed_only: leaves out what has not changed since the last call; the same on all ranks.
@@ -103,7 +103,7 @@ class Transfer:
             The version's number, counted over all updates in the store.
 
         Raises:
-            As reshard.Refit, or the engine: the old weights are in place everywhere, or it says what has happened.
+            As reshard.Refit, or the engine: the old weights are in place everywhere, or the error says what has happened.
         """
         with self._asking({"changed_only": changed_only}):
             return self.refit(changed_only=changed_only)
@@ -133,19 +133,19 @@ class _Met(NamedTuple):
     refit: Refit
 
 
-_met: dict[str, _Met] = {}  # of this worker, by the name under which they meet: one, but in tests
+_met: dict[str, _Met] = {}  # of this worker, by the name under which they meet: one, except in tests
 
 
 def load(model: torch.nn.Module, named_tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """The side that serves: what SGLang calls in each worker, with its model.
+    """The serving side: what SGLang calls in each worker, with its model.
 
-    An update that fails leaves the old weights, here as everywhere, and is raised by the trainers, with the number of the
-    rank that failed: trainers are the first, workers follow. SGLang ends where this raises; so it does where it cannot be
-    known which weights the others have.
+    A failed update leaves the old weights in place, here and everywhere. The trainers raise it, with the number of the
+    rank that failed: trainers come first, workers follow. SGLang ends where this raises; this therefore raises where it
+    is unknown which weights the others have.
 
     Raises:
         ValueError: something else was sent: another load_format is meant.
-        reshard.UndeterminedError: the model must not be served from.
+        reshard.UndeterminedError: do not serve from this model.
     """
     sent = list(named_tensors)
     if [name for name, _ in sent] != [_MESSAGE]:

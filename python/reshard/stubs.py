@@ -1,11 +1,11 @@
-"""What stands for names that need PyTorch where there is none."""
+"""Stand-ins for names that need PyTorch, where it is missing."""
 
 from typing import Any
 
 
 class Stub:
-    """Stands for a name that needs PyTorch where that part cannot be imported: help() and hasattr() see it, a call says
-    what is missing.
+    """Stands in for a name that needs PyTorch where that part cannot be imported: help() and hasattr() see it; a call
+    says what is missing.
     """
 
     def __init__(self, name: str, error: ImportError):

@@ -1,4 +1,4 @@
-// How many graphs are alive that something was captured into.
+// Counts the live graphs that something was captured into.
 #ifndef RESHARD_RUNTIME_CUDA_CAPTURED_GRAPHS_H_
 #define RESHARD_RUNTIME_CUDA_CAPTURED_GRAPHS_H_
 
@@ -11,13 +11,13 @@
 
 namespace reshard::cuda {
 
-// NCCL waits for the graphs that use a communicator before it ends it: the owner that is about to end one asks here
-// first. The driver tells when a graph ends, on a thread of its own, maybe when this is long gone. Add from one thread
-// at a time.
+// Before NCCL ends a communicator, it waits for the graphs that use it, so the owner asks here before it ends one. The
+// driver reports the end of a graph on a thread of its own, maybe when this is long gone. Call Add from one thread at a
+// time.
 class CapturedGraphs {
  public:
-  // The stream is being captured: its graph counts from now on, until it, and all that was instantiated of it, have
-  // been destroyed and have run.
+  // Counts the graph that the stream is being captured into, until that graph and everything instantiated from it have
+  // run and been destroyed.
   absl::Status Add(const CudaDevice& device, CudaStream stream);
   int64_t alive() const { return alive_->load(); }
 

@@ -1,4 +1,4 @@
-// The copy kernel. A block works off one chunk in two phases, between which its threads wait for each other; only
+// The copy kernel. A block processes one chunk in two phases, with a barrier for its threads in between; only
 // transposed entries have something to do in the second.
 //
 // What a thread does per 16 bytes has to stay below about a hundred integer operations, or a current GPU is no longer

@@ -12,7 +12,7 @@
 namespace reshard::cuda {
 namespace {
 
-// A block's share of a large copy. Of a small one the blocks are smaller, so that all processors of a GPU have some.
+// A block's share of a large copy. For a small copy the shares are smaller, so that all processors of a GPU have some.
 constexpr int64_t kMostChunkBytes = 32 << 10;
 constexpr int64_t kLeastChunkBytes = 4 << 10;
 constexpr int64_t kEnoughChunks = 2048;
@@ -41,7 +41,7 @@ struct Box {
     for (const CopyBox::Loop& loop : loops) bits |= static_cast<uint64_t>(loop.from_step | loop.to_step);
     return AlignmentOf(bits);
   }
-  // Items [first, first + count) of a loop; the loop goes when that is one.
+  // Items [first, first + count) of a loop; the loop is dropped if that is one item.
   Box Part(size_t loop, int64_t first, int64_t count) const {
     Box part = *this;
     part.from += first * loops[loop].from_step;
@@ -84,8 +84,8 @@ Box Normalized(const CopyBox& box, const CopyJob& job) {
   return out;
 }
 
-// The loop along which a transpose reads, or 0 when the box is none: elements lie side by side in loop 0 where they are
-// written and in another loop where they are read.
+// The loop along which a transpose reads, or 0 if the box is not a transpose: elements lie side by side in loop 0 where
+// they are written and in another loop where they are read.
 size_t TransposedLoop(const Box& box) {
   if (box.run > 16 || (box.run & (box.run - 1)) != 0 || box.loops.size() < 2) return 0;
   if (box.loops[0].to_step != box.run || box.loops[0].count < kLeastTileRows) return 0;

@@ -1,8 +1,8 @@
-// Many strided copies as one table that one kernel works off: all peers and all tensors of a step in one launch.
+// Many strided copies as one table that one kernel processes: all peers and all tensors of a step in one launch.
 //
-// A table holds what does not change from call to call: shapes, strides and offsets. Where tensors and messages start
-// comes with each launch, as a list of base addresses that the entries name by their index. So a table is built and
-// uploaded once a program step, and a call brings two addresses per tensor.
+// A table holds what does not change from call to call: shapes, strides and offsets. Each launch brings the addresses
+// where tensors and messages start, as a list of base addresses that the entries name by index. So a table is built and
+// uploaded once per program step, and a call brings two addresses per tensor.
 //
 // Entries are plain structs that host and device read alike (see kernel_code.h, which is the code of the kernels for
 // both).
@@ -40,10 +40,10 @@ struct CopyTable {
   bool empty() const { return entries.empty(); }
 };
 
-// What an entry copies at most; counts in bytes have 31 bits in the kernel.
+// Most bytes that an entry copies; counts in bytes have 31 bits in the kernel.
 inline constexpr int64_t kCopyEntryLimit = int64_t{1} << 30;
 
-// Post-condition: working off the table does what Run() of every job does. Jobs that copy nothing are left out.
+// Post-condition: processing the table does what Run() of every job does. Jobs that copy nothing are left out.
 // `entry_limit` is a multiple of 16, not above kCopyEntryLimit.
 CopyTable MakeCopyTable(absl::Span<const CopyJob> jobs, int64_t entry_limit = kCopyEntryLimit);
 
@@ -70,7 +70,7 @@ struct ReduceTable {
   bool empty() const { return entries.empty(); }
 };
 
-// Post-condition: working off the table writes what ReduceBox (runtime/host/reduce.h) writes, bit by bit but for the
+// Post-condition: processing the table writes what ReduceBox (runtime/host/reduce.h) writes, bit by bit except for the
 // payload of NaNs. Jobs without elements are left out. Requires CheckReduction of every job.
 ReduceTable MakeReduceTable(absl::Span<const ReduceJob> jobs);
 

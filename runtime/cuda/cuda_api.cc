@@ -86,7 +86,7 @@ absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& name) {
                    "update the NVIDIA driver to one for CUDA 12.0 or newer");
   }
 
-  // The version is told without a device, so that an old driver is named as such.
+  // The version is available without a device, so that an old driver is named as such.
   int version = 0;
   if (const CudaResult result = api.DriverGetVersion(&version); result != kCudaSuccess) {
     return Missing("cuDriverGetVersion", CudaStatus(api, result, name).message());

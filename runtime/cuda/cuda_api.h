@@ -1,8 +1,8 @@
 // The functions of the CUDA driver that this library calls, as a table that is filled when the program runs: so
-// everything builds, starts and is tested on machines without CUDA, and a test can put another implementation below.
+// everything builds, starts and is tested on machines without CUDA, and a test can substitute another implementation.
 //
-// The types are those of <cuda.h>, declared here because a build without the toolkit has no such header. A test holds
-// them against it where it is there. A CUstream is a cudaStream_t, a CUevent a cudaEvent_t.
+// The types are those of <cuda.h>, declared here because a build without the toolkit has no such header. A test
+// compares them with it where it is available. A CUstream is a cudaStream_t, a CUevent a cudaEvent_t.
 #ifndef RESHARD_RUNTIME_CUDA_CUDA_API_H_
 #define RESHARD_RUNTIME_CUDA_CUDA_API_H_
 
@@ -28,7 +28,7 @@ using CudaUserObject = void*;
 using CudaDeviceHandle = int;
 using CudaPointer = uint64_t;
 
-// CUresult, as far as it is told apart.
+// CUresult, the values that are told apart.
 using CudaResult = int;
 inline constexpr CudaResult kCudaSuccess = 0;
 inline constexpr CudaResult kCudaOutOfMemory = 2;
@@ -64,7 +64,7 @@ struct CudaMemPoolProps {
 // CUmemPool_attribute: bytes (uint64_t) that a pool keeps when a stream is waited for.
 inline constexpr int kCudaMemPoolReleaseThreshold = 4;
 
-// One entry a function, named as in <cuda.h> without its prefix and version.
+// One entry per function, named as in <cuda.h> without its prefix and version.
 struct CudaApi {
   CudaResult (*Init)(unsigned flags) = nullptr;
   CudaResult (*DriverGetVersion)(int* version) = nullptr;
@@ -108,7 +108,7 @@ struct CudaApi {
   CudaResult (*GraphExecDestroy)(CudaGraphExec exec) = nullptr;
   CudaResult (*GraphDestroy)(CudaGraph graph) = nullptr;
 
-  // `destroy` is called, on any thread, when nobody holds the object any more; it must not call the driver.
+  // `destroy` is called, on any thread, when nothing holds the object any more; it must not call the driver.
   CudaResult (*UserObjectCreate)(CudaUserObject* object, void* pointer, void (*destroy)(void*), unsigned references,
                                  unsigned flags) = nullptr;
   CudaResult (*UserObjectRelease)(CudaUserObject object, unsigned references) = nullptr;
@@ -133,7 +133,7 @@ struct CudaApi {
 // Unavailable, saying what is missing: no driver library, a driver older than CUDA 12.0, a function that it lacks, or
 // no device (then the driver's own words).
 absl::StatusOr<const CudaApi*> LoadCudaApi();
-// The same from this library.
+// The same from the library of this name.
 absl::StatusOr<CudaApi> OpenCudaDriver(const std::string& library);
 
 // OK for kCudaSuccess. ResourceExhausted when memory ran out, else Internal: "<what>: <the driver's words>".

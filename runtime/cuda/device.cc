@@ -171,7 +171,7 @@ absl::StatusOr<UploadedTable> CudaDevice::Upload(const void* entries, int64_t en
   table.chunks_ = first_chunk.back();
   table.chunk_numbers_at_ = entry_bytes;
   const auto number_bytes = static_cast<int64_t>(first_chunk.size() * sizeof(uint32_t));
-  // In the order of a stream of its own: the caller's may be gone when the table goes.
+  // Ordered by a separate stream: the caller's may be gone when the table goes.
   ASSIGN_OR_RETURN(void* const memory, pool_->Allocate(entry_bytes + number_bytes, own_stream_));
   table.memory_ = DeviceBlock(memory, own_stream_, pool_.get());
   table.device_ = this;
@@ -189,7 +189,7 @@ absl::StatusOr<CudaEvent> CudaDevice::EventBehindUse(UploadedTable& table, CudaS
   for (const UploadedTable::Use& use : table.uses_) {
     if (use.stream == stream) return use.last;
   }
-  // Of so many streams the table remembers its uses one by one.
+  // The table remembers its uses on this many streams one by one.
   constexpr size_t kMostStreams = 8;
   if (table.uses_.size() == kMostStreams) {
     const CudaEvent oldest = table.uses_.front().last;

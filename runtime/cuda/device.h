@@ -22,8 +22,8 @@
 
 namespace reshard::cuda {
 
-// Where device memory comes from: the driver's pool (the default), or an allocator that the process has already.
-// Memory is ordered by the stream: what was enqueued there before Free still may use it.
+// Where device memory comes from: the driver's pool (the default), or an allocator that the process already has. Memory
+// is ordered by the stream: what was enqueued there before Free may still use it.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -49,7 +49,7 @@ class DeviceBlock {
   }
   char* data() const { return static_cast<char*>(data_); }
   explicit operator bool() const { return data_ != nullptr; }
-  // It does not go back: nobody can say when the device is done with it.
+  // The memory does not go back: nothing tells when the device is done with it.
   void Abandon() { data_ = nullptr; }
 
  private:
@@ -119,8 +119,8 @@ class CudaDevice {
     bool pushed_ = false;
   };
 
-  // Lets this thread, while it lives, make calls that would spoil a capture of its own or of others: those that neither
-  // touch a captured stream nor what is recorded there.
+  // While it lives, lets this thread make calls that would otherwise invalidate a capture of its own or of others:
+  // calls that touch neither a captured stream nor what is recorded there.
   class BesideCapture {
    public:
     explicit BesideCapture(const CudaDevice& device);
@@ -133,22 +133,22 @@ class CudaDevice {
     int before_;
   };
 
-  // bytes 0 gives a block without memory. The stream should outlive the block: to free what was allocated on one that
-  // is gone takes a wait for the whole device.
+  // 0 bytes give a block without memory. The stream should outlive the block: freeing memory whose stream is gone takes
+  // a wait for the whole device.
   absl::StatusOr<DeviceBlock> Allocate(int64_t bytes, CudaStream stream);
-  // The same, as communicators give it away.
+  // The same, in the form that communicators return.
   absl::StatusOr<Memory> AllocateMemory(int64_t bytes, CudaStream stream);
   absl::Status Copy(void* to, const void* from, int64_t bytes, CudaStream stream);
 
-  // Blocks until the table is there. Not while a stream of this thread is captured.
+  // Uploads a table and blocks until it is there. Do not call it while a stream of this thread is captured.
   absl::StatusOr<UploadedTable> Upload(const CopyTable& table);
   absl::StatusOr<UploadedTable> Upload(const ReduceTable& table);
-  // One kernel. `bases` has table.bases() addresses.
+  // Launches one kernel. `bases` has table.bases() addresses.
   absl::Status Launch(UploadedTable& table, absl::Span<void* const> bases, CudaStream stream);
 
   absl::StatusOr<bool> IsCapturing(CudaStream stream) const;
 
-  // Kernels of this library that were launched so far: tests count them.
+  // Number of this library's kernels launched so far: tests count them.
   int64_t launches() const { return launches_.load(); }
 
  private:

@@ -87,9 +87,10 @@ struct DevicePreparation {
   int Stage(int64_t bytes);
   // Nothing when there are no jobs.
   void Launch(const std::vector<CopyJob>& jobs);
-  // One of the pack and unpack launches takes `own` along; where there is neither, single runs are copied as bytes.
+  // Copies `own` when there is no pack or unpack launch to take it along: a few single runs as bytes, else with a
+  // launch.
   void CopyOwn(const std::vector<CopyJob>& own);
-  // Pack, exchange, unpack. Of a piece, `tensor` is the number of the memory that its fragment lies in. `own` goes with
+  // Pack, exchange, unpack. A piece's `tensor` is the number of the memory that its fragment lies in. `own` goes with
   // one of the launches.
   void Exchange(const std::vector<packed::MessagePart>& sends, const std::vector<packed::MessagePart>& receives,
                 std::vector<CopyJob> own);
@@ -107,14 +108,14 @@ struct ContributionBlock {
   int64_t members = 0;  // 0: the output is not reduced
   int64_t placed = 0;   // of them
 };
-// Makes room for what is contributed to the tensors of the step, which are no AllReduce: one block per tensor.
+// Makes room for what is contributed to the tensors of the step, which is not an AllReduce: one block per tensor.
 std::vector<ContributionBlock> StageContributions(DevicePreparation& preparation);
-// Adds the launch that combines what has come.
+// Adds the launch that combines what has arrived.
 void CombineContributions(DevicePreparation& preparation, const std::vector<ContributionBlock>& blocks);
 
 // Each adds the actions of a step of its kind. One exchange, which is any step but an AllReduce:
 void PrepareExchange(DevicePreparation& preparation);
-// The same by a collective of the backend. False, and nothing was added, when the members do not trade equal parts.
+// The same by a collective of the backend. Returns false and adds nothing if the members do not trade equal parts.
 bool PrepareCollectiveMoves(DevicePreparation& preparation);
 bool PrepareCollectiveReduceScatter(DevicePreparation& preparation);
 // `native`: the backend combines elements of these types.

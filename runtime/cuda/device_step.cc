@@ -12,7 +12,7 @@
 namespace reshard::cuda {
 namespace {
 
-// Below so many members what a rank keeps is too large a part of the whole to send it through the stagings of a
+// With fewer members, what a rank keeps is too large a part of the whole to send it through the staging of a
 // collective; sends and receives are the same kernels of NCCL.
 constexpr int64_t kLeastAllToAll = 4;
 

@@ -26,9 +26,9 @@
 namespace reshard::cuda {
 
 // One step of a program compiled for CopyFor::kMessages, on rank `rank`. All views are in memory of the device. `memo`
-// keeps the tables of the step between calls; one of the first call on other strides makes new ones.
-// FailedPrecondition: the stream is being captured and the step has not been run before with these strides.
-// ResourceExhausted: no memory for staging. Otherwise what the driver or the transport reports.
+// keeps the tables of the step between calls; the first call with other strides makes new ones. FailedPrecondition: the
+// stream is being captured and the step has not been run before with these strides. ResourceExhausted: no memory for
+// staging. Otherwise what the driver or the transport reports.
 absl::StatusOr<MoveStats> ExecuteDeviceStep(const StepProgram& step, int64_t rank,
                                             absl::Span<const ConstTensorView> inputs,
                                             absl::Span<const TensorView> outputs, CudaDevice& device, CudaStream stream,

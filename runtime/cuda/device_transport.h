@@ -1,8 +1,8 @@
 // What carries bytes between the GPUs of a world: all that a backend has to provide. device_step.h does the rest.
 //
 // Everything is enqueued on `stream`, in the order of the calls, which is the same on all ranks. The k-th message that
-// a rank sends to a peer in an exchange is the k-th that the peer receives from it there, with as many bytes. No
-// message is empty and none goes to its sender.
+// a rank sends to a peer in an exchange is the k-th that the peer receives from it there, with the same number of
+// bytes. No message is empty and none goes to its sender.
 #ifndef RESHARD_RUNTIME_CUDA_DEVICE_TRANSPORT_H_
 #define RESHARD_RUNTIME_CUDA_DEVICE_TRANSPORT_H_
 
@@ -43,8 +43,8 @@ absl::Status InRounds(
 // One call of a collective over a group of n members, in the order of StepProgram::group.
 //   all-gather      `send` has count elements, `receive` n times as many, member i's at i * count
 //   all-to-all      both have n * count elements; those at i * count go to, and come from, member i
-//   reduce-scatter  `send` has n * count elements, `receive` count: the combination of everybody's i-th part on member
-//   i all-reduce      both have count
+//   reduce-scatter  `send` has n * count elements, `receive` count: member i gets the combination of all i-th parts
+//   all-reduce      both have count
 struct DeviceCollective {
   const void* send = nullptr;
   void* receive = nullptr;
@@ -67,7 +67,7 @@ class DeviceTransport {
   virtual absl::StatusOr<void*> GroupFor(const StepProgram& step) = 0;
   // Whether the backend combines elements like this. The same on all ranks.
   virtual bool Reduces(ReduceOp op, DType dtype) const = 0;
-  // All calls as one launch, over a group of GroupFor. `op` is AllGather, AllToAll, ReduceScatter or AllReduce.
+  // All calls as one launch, over a group from GroupFor. `op` is AllGather, AllToAll, ReduceScatter or AllReduce.
   virtual absl::Status Collect(Op op, void* group, absl::Span<const DeviceCollective> calls, CudaStream stream) = 0;
 };
 

@@ -92,7 +92,7 @@ struct alignas(16) CopyEntry {
   uint8_t loop_count;
   uint8_t alignment;  // that steps and the run have in common: 1, 2, 4, 8 or 16
   uint8_t transposed;
-  uint8_t sharing;  // so many entries before this one are part of its chunk: each is a warp's work
+  uint8_t sharing;  // number of entries before this one in the same chunk: each is a warp's work
   Loop loops[kMaxLoops];
 };
 static_assert(std::is_trivially_copyable_v<CopyEntry> && sizeof(CopyEntry) == 208);

@@ -20,7 +20,7 @@ void DevicePreparation::Launch(const std::vector<CopyJob>& jobs) {
 }
 
 void DevicePreparation::CopyOwn(const std::vector<CopyJob>& own) {
-  // So many copies of the driver take as long to hand over as one launch.
+  // This many copies of the driver take as long to hand over as one launch.
   constexpr size_t kFewCopies = 2;
   const bool runs = std::all_of(own.begin(), own.end(), [](const CopyJob& job) { return job.copy->contiguous(); });
   if (!runs || own.size() > kFewCopies) return Launch(own);
@@ -225,7 +225,7 @@ class CollectiveMoves {
     for (size_t t : tensors) {
       const Parts& of = parts_[t];
       const auto index = static_cast<int>(t);
-      // What stays is copied past the stagings where both sides have one.
+      // What this rank keeps bypasses the staging if both sides have one.
       const bool own_apart = !receive.direct && (gathers || !send.direct);
       for (size_t m = 0; m < members && !send.direct; ++m) {
         if (gathers ? m != 0 : (m == self && own_apart)) continue;

@@ -38,8 +38,8 @@ void LaunchReduce(DevicePreparation& p, const std::vector<ReduceJob>& jobs) {
 
 int64_t BytesOf(const TensorView& view) { return NumElements(view.shape) * SizeOf(view.dtype); }
 
-// What everybody else contributes to every member's output, in the order of the group; empty when outputs differ in
-// size. This rank's own contribution stands among the receives.
+// What all others contribute to every member's output, in the order of the group; empty when outputs differ in size.
+// This rank's own contribution stands among the receives.
 struct Contributions {
   std::vector<const Transfer*> to;  // by member
 };
@@ -160,7 +160,7 @@ void PrepareAllReduce(DevicePreparation& p, bool native) {
     return p.Launch(unpack);
   }
 
-  // Member i combines the i-th chunk of everybody's fragment, in the order of the ranks, and gives it to all.
+  // Member i combines the i-th chunk of every member's fragment, in the order of the ranks, and gives it to all.
   std::vector<int64_t> in_rank_order(static_cast<size_t>(members));
   std::iota(in_rank_order.begin(), in_rank_order.end(), int64_t{0});
   std::sort(in_rank_order.begin(), in_rank_order.end(),

@@ -13,7 +13,7 @@
 
 namespace reshard::cuda {
 
-// The types that are most of what is reduced go 16 bytes at a time.
+// The types that make up most of what is reduced go 16 bytes at a time.
 template <typename Type>
 inline constexpr bool kReducesVectors =
     std::is_same_v<Type, host::formulas::Plain<float>> || std::is_same_v<Type, host::formulas::Half> ||
@@ -35,7 +35,7 @@ struct ReduceShare {
     const uint64_t bits = reinterpret_cast<uintptr_t>(in) | reinterpret_cast<uintptr_t>(out) | uint64_t(pitch);
     int64_t first = begin;
     if constexpr (kReducesVectors<Type>) {
-      // Chunks begin at whole vectors, so `begin` needs no look.
+      // Chunks begin at whole vectors, so `begin` needs no check.
       if (bits % sizeof(Vector<16>) == 0) first = Vectors<Op, Type>();
     }
     if (bits % alignof(Stored) == 0) {

@@ -19,16 +19,16 @@ class StreamAgreement {
  public:
   // Both must outlive it.
   StreamAgreement(int64_t size, CudaDevice* device, DeviceTransport* transport);
-  // Rooms that have been enqueued and not judged stay: nobody can say whether the device has written its last.
+  // Rooms that have been enqueued and not judged stay: nothing tells whether the device still writes to them.
   ~StreamAgreement();
 
-  // Memory of the host for the messages of one agreement, which the device reads and writes. Used again once it has
-  // been judged.
+  // Host memory for the messages of one agreement, which the device reads and writes. Used again once it has been
+  // judged.
   struct Room;
   absl::StatusOr<Room*> Take();
-  // Enqueues this rank's message and the gathering of all, over the transport's communicator of all ranks.
+  // Enqueues this rank's message and the all-gather of all messages, over the transport's communicator of all ranks.
   absl::Status Enqueue(Room* room, const execute::AgreementMessage& own, void* world, CudaStream stream);
-  // Once the stream has passed: what all ranks conclude.
+  // Call it once the stream has passed. Returns what all ranks conclude.
   absl::Status Judge(Room* room);
 
  private:

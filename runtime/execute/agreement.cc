@@ -15,7 +15,7 @@ namespace {
 // Between names and values.
 constexpr absl::string_view kEndOfText("\0", 1);
 
-// Values longer than this are cut in messages.
+// Longer values are truncated in messages.
 constexpr size_t kShownValue = 300;
 
 std::string Shown(const std::string& value) {
@@ -29,7 +29,7 @@ std::vector<Signature::Field> ParseFields(const std::string& details) {
   return fields;
 }
 
-// The value of the k-th field of each rank; all have the same name there, or the name is what differs.
+// `values`: one field's value on each rank, or its name if the names differ.
 absl::Status Disagreement(const std::string& field, absl::Span<const int64_t> ranks,
                           const std::vector<std::string>& values) {
   std::map<std::string, std::vector<int64_t>> ranks_of;

@@ -1,4 +1,4 @@
-// The messages by which ranks agree before data moves, and the conclusions that they draw.
+// The messages that ranks exchange to agree before data moves, and the conclusions that they draw.
 #ifndef RESHARD_RUNTIME_EXECUTE_AGREEMENT_H_
 #define RESHARD_RUNTIME_EXECUTE_AGREEMENT_H_
 
@@ -18,10 +18,11 @@ inline constexpr absl::string_view kNamesRanks = "reshard/names-ranks";
 // FailedPrecondition, with that payload: ranks disagree.
 absl::Status DisagreementError(absl::string_view message);
 
-// For calls on something that an error has ended: that error, saying so. `what` is "communicator" or "executor".
+// For calls on an object that an earlier error made unusable: that error, saying so. `what` is "communicator" or
+// "executor".
 absl::Status FailedEarlier(absl::string_view what, const absl::Status& lost);
 
-// The record that every rank sends to every other one at every call. It travels as bytes: fixed size, no pointers.
+// The record that every rank sends to every other rank at every call. It travels as bytes: fixed size, no pointers.
 struct AgreementRecord {
   uint64_t version = 1;
   int64_t status_code = 0;  // of absl::StatusCode; 0: ready

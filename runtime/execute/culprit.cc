@@ -61,7 +61,7 @@ absl::Status CulpritError(const Waiting& waiting, absl::Span<const PeerAnswer> a
                                              ", although all ranks have begun it: the device or the network hangs"));
 }
 
-// A code and a message. A disagreement is one for everybody; any other error is another rank's.
+// Stores a code and a message. A disagreement is the same error for every rank; any other error is another rank's.
 void SharedVerdict::Broadcast(const absl::Status& error) const {
   if (store_ == nullptr) return;
   const bool disagreement = absl::IsFailedPrecondition(error) && NamesRanks(error);

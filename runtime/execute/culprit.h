@@ -22,12 +22,12 @@ struct PeerState {
   enum class Phase : int64_t { kIdle, kRunning, kFailed };
   Phase phase = Phase::kIdle;
   int64_t operations = 0;    // collective operations begun so far
-  int64_t waiting_for = -1;  // rank, or kEverybody, while running; -1: nobody, or it does not say
+  int64_t waiting_for = -1;  // rank, or kEverybody, while running; -1: none, or unknown
   static constexpr int64_t kEverybody = -2;
   std::string message;  // why it is lost
 };
 
-// The answer to the question for it.
+// A rank's answer to the question for its state.
 struct PeerAnswer {
   // kGone: its process has ended. kSilent: there was no answer in time.
   enum class Kind { kState, kGone, kSilent };
@@ -44,10 +44,10 @@ struct Waiting {
   std::string reason;      // what the transport said; may be empty
 };
 
-// The error of a wait for everybody. answers[r] is that of rank r; its own is not looked at. The first that applies:
+// The error of a wait for all ranks. answers[r] is that of rank r; this rank's own is ignored. The first that applies:
 // what a failed rank says (Aborted); ranks that are gone (Unavailable); ranks that have not begun this operation and do
 // nothing (DeadlineExceeded); ranks that do not answer (Unavailable); ranks that have not begun it (DeadlineExceeded);
-// nobody (Unavailable).
+// none of these (Unavailable).
 absl::Status CulpritError(const Waiting& waiting, absl::Span<const PeerAnswer> answers);
 
 // Its parts, for callers that ask one rank after the other.
@@ -55,17 +55,17 @@ absl::Status GoneError(const Waiting& waiting, const std::vector<int64_t>& ranks
 absl::Status SilentError(const Waiting& waiting, const std::vector<int64_t>& ranks);
 absl::Status LateError(const Waiting& waiting, const std::vector<int64_t>& ranks);
 
-// The verdict that ranks leave in a store for those whom they cannot reach otherwise: the first error of any of them.
+// The verdict that ranks leave in a store for ranks that they cannot reach otherwise: the first error of any of them.
 class SharedVerdict {
  public:
-  // `store` must outlive it; null: nobody is told. `key` is of one communicator.
+  // `store` must outlive it; null: no rank is told. `key` belongs to one communicator.
   SharedVerdict(RendezvousStore* store, std::string key, int64_t rank)
       : store_(store), key_(std::move(key)), rank_(rank) {}
 
   // Leaves this rank's error; best effort. An error that names no rank is this rank's.
   void Broadcast(const absl::Status& error) const;
-  // What was left, as it concerns this rank: Aborted, or for ranks that disagree the same error as theirs. Nothing if
-  // there is nothing. Unavailable: the store cannot be reached.
+  // The verdict in the store, as this rank reports it: Aborted or, if ranks disagree, the same error as theirs. Nullopt
+  // if there is none. Unavailable: the store cannot be reached.
   absl::StatusOr<std::optional<absl::Status>> Read() const;
 
  private:

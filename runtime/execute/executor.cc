@@ -75,7 +75,7 @@ std::optional<std::pair<Extent, Extent>> TargetThatOverlaps(std::vector<Extent>&
   return std::nullopt;
 }
 
-// The part of a view that the buffer, a chunk's part of it, stands for. It has elements.
+// The part of a view that the buffer stands for, which is a chunk's part of it. It has elements.
 template <typename View>
 View PartOf(View view, const Buffer& buffer) {
   const ChunkPart& part = buffer.part;
@@ -199,7 +199,7 @@ absl::Status Executor::AgreeBefore(absl::Span<const ConstTensorView> sources, co
   });
 }
 
-// The input of a step that is one of the sources, or a chunk's part of one, and has elements.
+// The input of a step if it is one of the sources, or a chunk's part of one, and has elements; else nullopt.
 std::optional<ConstTensorView> Executor::SourceFor(const StepTensor& tensor,
                                                    absl::Span<const ConstTensorView> sources) const {
   const Buffer& input = program_->buffers[tensor.input];
@@ -239,7 +239,7 @@ absl::StatusOr<MoveStats> Executor::RunSteps(absl::Span<const ConstTensorView> s
   const auto ends = static_cast<int>(2 * program_->tensors);
   const auto view = [&](int index) -> TensorView {
     const Buffer& buffer = program_->buffers[index];
-    // Fragments without elements may come as anything; the steps see the shapes of the program.
+    // Fragments without elements may come in any form; the steps see the shapes of the program.
     if (buffer.bytes == 0) return DenseView(static_cast<void*>(nullptr), buffer.dtype, buffer.shape);
     if (buffer.part.of >= 0) return PartOf(targets[buffer.part.of / 2], buffer);
     if (index < ends) return targets[index / 2];

@@ -19,11 +19,11 @@ struct CallersEnd {
   CallersEnd(const Layout& callers, const Layout& planned, const Buffer& programs, int64_t rank);
 
   Buffer buffer;            // the program's, in the caller's shape
-  std::vector<int> merged;  // of each dimension of the program: how many of the caller's it is
+  std::vector<int> merged;  // per dimension of the program: how many of the caller's it merges
 };
 
-// The view in the program's shape. InvalidArgument: another shape than the buffer's, or merged dimensions whose
-// elements are not evenly apart. `name` says which view it is. A view without elements stays as it is.
+// The view in the program's shape. InvalidArgument: the shape differs from the buffer's, or the elements of merged
+// dimensions are not evenly spaced. `name` says which view it is. A view without elements stays as it is.
 absl::StatusOr<ConstTensorView> MergedView(const CallersEnd& end, const ConstTensorView& view, absl::string_view name);
 
 }  // namespace reshard::execute

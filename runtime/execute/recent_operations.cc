@@ -51,7 +51,7 @@ std::string RecentOperations::ToJson() const {
     if (!entry.error.empty()) item["error"] = entry.error;
     list.push_back(std::move(item));
   }
-  // Messages may quote bytes that are no UTF-8.
+  // Messages may quote bytes that are not UTF-8.
   return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -34,7 +34,7 @@ absl::StatusOr<BatchPlan> PlanAll(absl::Span<const Problem> problems, const Plan
     }
   }
   if (problems.size() > 1) return PlanBatch(problems, {options, std::max<int64_t>(0, batch_bytes)});
-  // One tensor has nobody to share with, and its errors need no name.
+  // One tensor has no other to share with, and its errors need no name.
   absl::StatusOr<Plan> plan = MakePlan(problems[0], options);
   if (!plan.ok()) return plan.status();
   BatchPlan out;
@@ -44,7 +44,7 @@ absl::StatusOr<BatchPlan> PlanAll(absl::Span<const Problem> problems, const Plan
   return out;
 }
 
-// One line per distinct plan, but no more than a log can bear.
+// One line per distinct plan, but no more than a log can take.
 void LogPlans(const BatchPlan& batch, int64_t rank) {
   constexpr size_t kMost = 20;
   if (batch.tensors.size() > 1) {

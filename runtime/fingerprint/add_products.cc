@@ -64,7 +64,7 @@ struct Lanes {
   __m256i low, high, low_odd, high_odd;
 };
 
-// Of eight chunks: for those with odd numbers they are in the lower halves of 64 bits, too.
+// Keys of eight chunks: those of odd chunks are in the lower halves of 64 bits, too.
 struct Keys {
   __m256i low, high, low_odd, high_odd;
 };
@@ -120,7 +120,7 @@ __attribute__((target("avx2"))) void AddEightByEight(const ChunkRows& chunks, Bl
   add(_mm256_add_epi64(lanes.high, lanes.high_odd), sum->high);
 }
 
-// The chunks of eight rows, of which each is in so many columns.
+// One chunk of each of eight rows; a chunk spans kChunkBytes / kElement columns.
 template <int64_t kElement>
 RESHARD_AVX2 __m256i EightRows(const char* at, int64_t step) {
   if constexpr (kElement == 4) return Load(at);
@@ -139,7 +139,7 @@ RESHARD_AVX2 __m256i EightRows(const char* at, int64_t step) {
   }
 }
 
-// One key for all rows: chunk for chunk of a row, from number i on, and in these, row for row.
+// Adds chunks i, i + 1, .. of all rows. Rows share the key of a chunk, so the keys are loaded once for all rows.
 template <int64_t kElement, int kChunksAtOnce>
 RESHARD_AVX2 void AddEightRows(const Columns& columns, int64_t i, Lanes* lanes) {
   constexpr int64_t kOfChunk = kChunkBytes / kElement;
@@ -162,7 +162,7 @@ RESHARD_AVX2 void AddEightRows(const Columns& columns, int64_t i, Lanes* lanes) 
 
 template <int64_t kElement>
 __attribute__((target("avx2"))) void AddEightRowsEach(const Columns& columns, ContentFingerprint* sums) {
-  // As many keys as registers are left for.
+  // As many keys as there are registers left.
   constexpr int kChunksAtOnce = kElement == 1 ? 2 : 4;
   constexpr int64_t kGroups = kRowsOfColumns / kEight;
   Lanes lanes[kGroups];

@@ -165,12 +165,12 @@ class Walk {
     }
   }
 
-  // The runs of those rows, the dimension before the one that runs go along.
+  // Adds the runs of those rows, which are indices of the dimension before the one that runs go along.
   void AddRows(const Interval& rows, const char* data, int64_t offset) {
     const size_t d = along_ - 1;
     const std::vector<Interval>& runs = intervals_[along_];
     const int64_t step = local_.strides[d] * element_, run_step = local_.strides[along_] * element_;
-    // What has several runs goes in groups of rows that stay in the nearest cache.
+    // Rows with several runs go in groups that stay in the nearest cache.
     const int64_t group = runs.size() == 1 ? rows.length() : kRowsOfSeveralRuns;
     for (int64_t row = 0; row < rows.length(); row += group) {
       const char* at = data + row * step;
@@ -186,7 +186,7 @@ class Walk {
     }
   }
 
-  // The next `count` elements along the last dimension, and as many in rows_ rows.
+  // Adds the next `count` elements along the last dimension, in each of rows_ rows.
   void CollectTile(const char* data, int64_t offset, int64_t count) {
     alignas(64) char tile[kTileBytes + kColumnBytes * kTileRowGap];
     const int64_t row_bytes = count * element_, tile_step = row_bytes + kTileRowGap;
@@ -196,8 +196,8 @@ class Walk {
     sum_->Add(fingerprint::Runs{tile, offset, row_bytes, rows_, tile_step, across_ ? strides_[*across_] : 0});
   }
 
-  // Tiles fit the nearest cache, and have as much of a column as pays for coming to it. Their rows have gaps, so that
-  // not all begin in one set of the cache.
+  // Tiles fit in the nearest cache and hold enough of a column to be worth going there. Their rows have gaps, so that
+  // not all begin in the same cache set.
   static constexpr int64_t kTileBytes = 32 * 1024;
   static constexpr int64_t kColumnBytes = 256;
   static constexpr int64_t kTileRowGap = 64;

@@ -1,5 +1,5 @@
-// The sums behind fingerprints, over the bytes of one tensor, in whatever pieces these come. Why they find what they
-// find: docs/design/fingerprint.md.
+// The sums behind fingerprints, over the bytes of one tensor, in whatever pieces these come. Why they detect what they
+// detect: docs/design/fingerprint.md.
 #ifndef RESHARD_RUNTIME_FINGERPRINT_TENSOR_SUM_H_
 #define RESHARD_RUNTIME_FINGERPRINT_TENSOR_SUM_H_
 
@@ -26,8 +26,8 @@ struct ChunkKeys {
 };
 extern const ChunkKeys kChunkKeys;
 
-// A sum of products within a block, not yet added up: which summand is in which lane means nothing. To add lanes up
-// takes longer than a short run of chunks does.
+// A sum of products within a block, not yet added up: it does not matter which lane a summand is in. Adding up the
+// lanes takes longer than a short run of chunks.
 struct BlockSum {
   static constexpr int kLanes = 4;
   alignas(32) uint64_t low[kLanes] = {};
@@ -74,7 +74,7 @@ struct Columns {
   int64_t offset_step = 0;
 };
 
-// How many rows have their sums in the nearest cache.
+// Number of rows whose sums fit in the nearest cache.
 inline constexpr int64_t kRowsOfColumns = 1024;
 // sums[r] += the products of the chunks of row r with their keys: at the same places of each block, so that rows need
 // not be brought together. Requires at most kRowsOfColumns rows, each within one block.
@@ -96,7 +96,7 @@ class TensorSum {
   void Add(const Runs& runs);
   // Adds the elements of all columns, in the order in which they lie in memory.
   void Add(const Columns& columns);
-  // Adds what a tensor without elements has, too. Once per tensor.
+  // Adds the part that even a tensor without elements has. Call it once per tensor.
   void AddIdentity();
   // Of everything added so far.
   ContentFingerprint sum() const;
@@ -104,9 +104,9 @@ class TensorSum {
  private:
   // The key of a block, an odd number.
   ContentFingerprint KeyOf(int64_t block) const;
-  // The columns, which are within one block of each row.
+  // Adds columns that are within one block of each row.
   void AddInBlocks(const Columns& columns);
-  // Adds what was added within the current block, if that is not `block`, and makes this the current one.
+  // If `block` is not the current block, adds the sum within the current one and makes `block` the current one.
   void MoveTo(int64_t block);
   void AddInBlock(const char* bytes, int64_t at, int64_t size);
 

@@ -77,7 +77,7 @@ absl::Status C10dCudaCommunicator::Impl::Operate(absl::string_view name, int64_t
   return watchdog.Operate(name, bytes, options.stream, after_connecting, std::move(check));
 }
 
-// At the first call the backend makes its connections, which takes all ranks; later steps may concern a few.
+// At the first call the backend makes its connections, which takes all ranks; later steps may involve only a few.
 absl::Status C10dCudaCommunicator::Impl::Connect(cuda::CudaStream stream) {
   RETURN_IF_ERROR(Rendezvous());
   ASSIGN_OR_RETURN(const cuda::DeviceBlock tokens, device->Allocate(size + 1, stream));

@@ -44,7 +44,7 @@ struct C10dCudaOptions {
   // The device whose backend in the group carries the bytes. Tests use another one, together with a device whose memory
   // is host memory.
   at::Device backend_of = at::Device(at::kCUDA, 0);
-  // Most ranks that one group of messages goes to, and as many that it comes from; an exchange with more goes in
+  // Maximum number of ranks that one group of messages goes to, and that it comes from; an exchange with more goes in
   // rounds. 0: all in one group. The same on all ranks.
   int64_t max_peers = 0;
 };

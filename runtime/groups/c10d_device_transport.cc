@@ -17,7 +17,7 @@
 namespace reshard::groups {
 namespace {
 
-// Apart from the tags of C10dMessages, which may use the same backend of host memory.
+// Distinct from the tags of C10dMessages, which may use the same backend for host memory.
 constexpr int kTag = 0x20000001;
 
 c10d::ReduceOp ReductionOf(ReduceOp op) {
@@ -43,15 +43,15 @@ absl::Status Failed(absl::string_view what, const std::string& reason) {
 
 }  // namespace
 
-// Everything that is asked of the backend while it lives becomes one launch; End hands it over. An exception on the way
-// must not leave the group of calls open.
+// All calls of the backend while it lives become one launch; End hands it over. An exception on the way must not leave
+// the group of calls open.
 class C10dDeviceTransport::Coalesced {
  public:
   explicit Coalesced(c10d::Backend* backend) : backend_(*backend) { backend_.startCoalescing(); }
   ~Coalesced() {
     if (!ended_) WhyNot([this] { backend_.endCoalescing(); });
   }
-  // Of a launch with something in it. A caller that went on without its work object would read data that has not
+  // For a launch with something in it. A caller that went on without its work object would read data that has not
   // arrived.
   c10::intrusive_ptr<c10d::Work> End() {
     ended_ = true;
@@ -71,7 +71,7 @@ void C10dDeviceTransport::Use(c10d::Backend* backend) {
 }
 
 at::Tensor C10dDeviceTransport::Over(const void* data, int64_t elements, DType dtype) const {
-  // With the device given nobody asks the driver where the memory lies.
+  // With the device given, torch does not ask the driver where the memory is.
   return at::for_blob(const_cast<void*>(data), {elements})
       .options(at::TensorOptions(ScalarTypeOf(dtype)).device(where_))
       .target_device(where_)
@@ -87,7 +87,7 @@ absl::Status C10dDeviceTransport::Prepare(cuda::CudaStream stream) {
 void C10dDeviceTransport::Wait(const c10::intrusive_ptr<c10d::Work>& work) const {
   if (work == nullptr) return;
   if (where_.is_cuda()) {
-    // With a time the host would wait.
+    // With a timeout the host would wait.
     work->wait();
     return;
   }
@@ -139,8 +139,8 @@ absl::StatusOr<void*> C10dDeviceTransport::GroupFor(const StepProgram& step) {
   return static_cast<void*>(backend_);
 }
 
-// The types that torch hands to NCCL as they are. Not the least and greatest of floats, which must pass NaNs on, nor
-// averages of integers, which round towards zero.
+// The types that torch hands to NCCL as they are. Not min and max of floats, which must propagate NaNs, nor averages of
+// integers, which round toward zero.
 bool C10dDeviceTransport::Reduces(ReduceOp op, DType dtype) const {
   const bool sums = op == ReduceOp::kSum || op == ReduceOp::kProd;
   switch (dtype) {

@@ -92,7 +92,7 @@ class C10dRound final : public packed::MessageRound {
     c10::intrusive_ptr<c10d::Work> work;
   };
 
-  // Tags of this library are apart from the small numbers that people choose.
+  // Tags of this library are distinct from the small numbers that people choose.
   int Tag() const { return static_cast<int>(0x40000000 | (owner_.operation_ & 0x3FFFFFFF)); }
 
   absl::Status Post(int64_t peer, void* data, int64_t bytes, std::vector<Request>* list, bool sends) {
@@ -188,7 +188,7 @@ absl::Status C10dMessages::AllToAll(const void* send, absl::Span<const int64_t> 
   if (failed.empty()) return absl::OkStatus();
   const absl::Status status = find_culprit_(-1, failed);
   if (work != nullptr && !work->isCompleted()) {
-    // The time was over, but the backend is still at it: nobody may touch the buffers once this has returned.
+    // The time is over, but the backend is still at work: it must not touch the buffers once this has returned.
     Disconnect();
     while (!work->isCompleted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

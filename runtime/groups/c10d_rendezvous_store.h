@@ -1,4 +1,4 @@
-// The store that a process group was made with, as ranks meet in it.
+// The store that a process group was made with, as the one through which ranks meet.
 #ifndef RESHARD_RUNTIME_GROUPS_C10D_RENDEZVOUS_STORE_H_
 #define RESHARD_RUNTIME_GROUPS_C10D_RENDEZVOUS_STORE_H_
 

@@ -1,4 +1,4 @@
-// Sleeping on a word of memory until somebody changes it, among the threads of a process or among processes.
+// Sleeps on a word of memory until another thread or process changes it.
 #ifndef RESHARD_RUNTIME_HOST_FUTEX_H_
 #define RESHARD_RUNTIME_HOST_FUTEX_H_
 

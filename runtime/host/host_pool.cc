@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kPooledFrom = int64_t{1} << 20;
 
-// Blocks of one size class serve each other: eight classes to a power of two.
+// Blocks of one size class are interchangeable: eight classes per power of two.
 int64_t ClassOf(int64_t bytes) {
   if (bytes < kPooledFrom) return AlignedHostBytes(std::max<int64_t>(bytes, 1));
   const auto grain = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)) / 8);
@@ -30,16 +30,16 @@ int64_t Limit() {
   return int64_t{1} << 30;
 }
 
-// Memory in pages of 2 MiB, where the system has some to give: a first touch then makes one page, not 512, and copies
-// that leave the caches out of it find their pages without walking tables. Not for small blocks, which would be mostly
-// the rest that is not a whole page.
+// Memory in pages of 2 MiB, if the system has any: a first touch then makes one page, not 512, and copies past the
+// caches find their pages without walking tables. Not for small blocks, which would be mostly the rest that is not a
+// whole page.
 void* FreshMemory(int64_t size) {
   constexpr int64_t kHugePage = int64_t{2} << 20;
   if (size < 2 * kHugePage) return std::aligned_alloc(kHostAlignment, static_cast<size_t>(size));
   void* block = nullptr;
   if (posix_memalign(&block, kHugePage, static_cast<size_t>(size)) != 0) return nullptr;
 #if defined(MADV_HUGEPAGE)
-  // Advice: without it there is the memory all the same.
+  // Only advice: the memory is there without it, too.
   madvise(block, static_cast<size_t>(size / kHugePage * kHugePage), MADV_HUGEPAGE);
 #endif
   return block;

@@ -1,4 +1,4 @@
-// Random numbers of the system, for names that nobody else may have.
+// Random numbers from the system, for names that no other process may have.
 #ifndef RESHARD_RUNTIME_HOST_RANDOM_H_
 #define RESHARD_RUNTIME_HOST_RANDOM_H_
 

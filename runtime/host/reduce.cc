@@ -13,7 +13,7 @@
 namespace reshard::host {
 namespace {
 
-// Dimensions of size 1 go, and a dimension that continues the one inside it on every side is merged into it.
+// Dimensions of size 1 are dropped, and a dimension that continues the one inside it on every side is merged into it.
 struct Collapsed {
   Dims shape;
   Dims out_strides;

@@ -32,8 +32,8 @@ struct Contribution {
 // Post-condition: for every index of the box, out[index] = op over the contributions of contribution[index], combined
 // in the given order and rounded once: f8, f16 and bf16 are combined in f32. Integer sums and products wrap, integer
 // averages are summed exactly and truncated toward zero; min and max propagate NaNs. An empty box writes nothing.
-// Requires CheckReduction(op, dtype).ok() and at least one contribution. `out` must not overlap a contribution. The
-// mode says how long rows of the result are written.
+// Requires CheckReduction(op, dtype).ok() and at least one contribution. `out` must not overlap a contribution. `mode`
+// applies to the writes of long rows of the result.
 void ReduceBox(ReduceOp op, DType dtype, absl::Span<const int64_t> box, absl::Span<const Contribution> contributions,
                void* out, absl::Span<const int64_t> out_strides, CopyMode mode = CopyMode::kCached);
 
@@ -65,11 +65,11 @@ struct RankValues {
   // In the rank's fragment, which starts at `data`: the fragment's strides. In a message: empty; its elements are dense
   // in the shape of the output.
   absl::Span<const int64_t> strides;
-  int64_t skipped = 0;  // in a message: byte of the output that `data` is the value of
+  int64_t skipped = 0;  // in a message: byte of the output that `data` is the value for
 };
 
-// Writes elements [begin, end) of the output, numbered in row-major order, as ReduceBox does. `region` is from any of
-// the fragments to the output, all of which it covers; it is the same for all of them.
+// Writes elements [begin, end) of the output, numbered in row-major order, as ReduceBox does. `region` goes from any of
+// the fragments to the output, which it covers completely; it is the same for all of them.
 void ReduceRange(ReduceOp op, const Region& region, absl::Span<const RankValues> values, const TensorView& out,
                  int64_t begin, int64_t end, CopyMode mode = CopyMode::kCached);
 

@@ -199,7 +199,7 @@ __attribute__((always_inline)) constexpr auto VisitBool(Ops op, const Visitor& v
   }
 }
 
-// visitor.Visit<formula, type>() of that pair; what its result is by default for pairs that CheckReduction refuses. Ops
+// Returns visitor.Visit<formula, type>() for that pair, or a default value for pairs that CheckReduction refuses. Ops
 // is an enum with the names of ReduceOp.
 template <typename Ops, typename Visitor>
 __attribute__((always_inline)) constexpr auto VisitReduction(Ops op, DType dtype, const Visitor& visitor) {

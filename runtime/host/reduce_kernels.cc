@@ -16,8 +16,8 @@ namespace {
 
 using namespace formulas;
 
-// A block is what is combined at a time. Measured with 2 to 8 contributions: this block and the next one of all of them
-// and the partial results have room in the nearest cache.
+// A block is what is combined at a time. Measured with 2 to 8 contributions: this block and the next one of all of
+// them, and the partial results, fit in the nearest cache.
 constexpr int64_t kBlockBytes = 1024;  // of the result
 template <typename Stored>
 constexpr int64_t kBlock = kBlockBytes / static_cast<int64_t>(sizeof(Stored));
@@ -59,12 +59,12 @@ RESHARD_ALWAYS_INLINE void Pass(const char* __restrict before, const char* __res
   }
 }
 
-// Asks memory for the next block while this one is combined.
+// Prefetches the next block while this one is combined.
 RESHARD_ALWAYS_INLINE void FetchAhead(const char* data, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(data + at);
 }
 
-// Elements whose conversion is long code are converted a block at a time: that code then stands once per type, instead
+// Elements whose conversion is long code are converted a block at a time: that code then exists once per type, instead
 // of once per type, operation and pass.
 template <typename Type>
 constexpr bool kConvertedApart = std::is_same_v<Type, Half> ||

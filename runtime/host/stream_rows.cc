@@ -20,11 +20,11 @@ int64_t PastLine(const char* address) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(kLine));
 }
 
-// Asks memory for the lines of the rows in the order in which they are copied, kAhead of them before their turn and
-// across the ends of rows, into the second cache: a core can wait for more lines there at a time than in the first. The
-// first line of a row is requested twice as early, since rows on pages of their own have these looked up, too.
-// Not side by side, several rows or pages at a time, which is quicker where addresses are odd and less than half as
-// quick where they are a power of two apart: streams whose addresses share their low 12 bits are taken for one another
+// Prefetches the lines of the rows in the order in which they are copied, kAhead of them before their turn and across
+// the ends of rows, into the second cache, where a core can wait for more lines at a time than in the first. The first
+// line of a row is requested twice as early, since rows on pages of their own have these looked up, too.
+// Not side by side, several rows or pages at a time, which is faster where addresses are odd and less than half as fast
+// where they are a power of two apart: streams whose addresses share their low 12 bits are taken for one another
 // (measured on AMD Zen 3; docs/figures.md).
 class LinesAhead {
  public:
@@ -38,10 +38,10 @@ class LinesAhead {
     for (int64_t line = 0; line < kAhead && rows_ > 0; ++line) Next();
   }
 
-  // Lines that a row of so many bytes lies on.
+  // Number of lines that a row of `bytes` bytes lies on.
   static int64_t LinesOf(const char* row, int64_t bytes) { return (PastLine(row) + bytes + kLine - 1) / kLine; }
 
-  // To be called LinesOf(row) times a row.
+  // Call it LinesOf(row) times per row.
   void Next() {
     if (rows_ == 0) return;
     constexpr int kReading = 0;

@@ -15,11 +15,11 @@ enum class Vectors { k16Bytes, k32Bytes };
 Vectors WidestVectors();
 
 // Copies `rows` rows of `bytes` bytes, 64 or more; row i goes from from + i*from_step to to + i*to_step. Other threads
-// see them only once FinishStreaming has been called. Memory is asked for the rows some time before their turn.
+// see them only once FinishStreaming has been called. The rows are prefetched some time before their turn.
 void StreamRows(const char* from, char* to, int64_t rows, int64_t bytes, int64_t from_step, int64_t to_step,
                 Vectors vectors = WidestVectors());
 
-// One row of at least a byte, all of it in the nearest cache already: memory is not asked for it.
+// Copies one row of at least one byte, all of it in the nearest cache already, without prefetching.
 void StreamNear(const char* from, char* to, int64_t bytes);
 
 // Orders what this thread has streamed before anything that it writes afterwards.

@@ -41,7 +41,7 @@ bool EvenlySpaced(const std::vector<IndexRun>& runs) {
   return true;
 }
 
-// Rows of so many runs that touch no more than 256 cache lines per side.
+// Number of rows of `runs` runs each that touch no more than 256 cache lines per side.
 int64_t RowsPerBlock(size_t runs) { return std::max<int64_t>(1, 256 / static_cast<int64_t>(runs)); }
 
 // The region with one side replaced by where its elements lie in a message without gaps.

@@ -24,7 +24,7 @@ inline auto Interleave(typename VectorOf<T>::Type a, typename VectorOf<T>::Type 
                : __builtin_shufflevector(a, b, (kIndex % 2 * kCount + kIndex / 2)...);
 }
 
-// As many columns as a vector has elements, of as many rows.
+// Copies a square: as many columns, and as many rows, as a vector has elements.
 template <typename T>
 inline void CopySquare(const char* from, int64_t column_step, char* to, int64_t to_step) {
   using Vector = typename VectorOf<T>::Type;

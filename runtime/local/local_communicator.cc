@@ -14,7 +14,7 @@
 namespace reshard::local {
 namespace {
 
-// A task should outlast what it costs to hand it over, and end soon after another rank has failed.
+// A task should take longer than handing it over costs, but end soon after another rank has failed.
 constexpr int64_t kTaskBytes = int64_t{1} << 20;
 
 // The outcome of an agreement: OK, the first error brought, or who disagrees with whom.
@@ -80,7 +80,7 @@ absl::StatusOr<MoveStats> LocalCommunicator::ExecuteStep(const StepProgram& step
     return prepared.ok() ? RendezvousAndWork(step, moved.written) : prepared;
   });
   if (status.ok()) return moved;
-  // The caller may free its fragments as soon as it knows, so nobody may be reading them by then.
+  // The caller may free its fragments as soon as it knows, so no rank may be reading them by then.
   shared_->rendezvous.Fail(index_, status);
   shared_->gate.CloseAndWait();
   return status;
@@ -167,7 +167,7 @@ absl::Status LocalCommunicator::PrepareReductions(const StepProgram& step, MoveS
 absl::Status LocalCommunicator::RendezvousAndWork(const StepProgram& step, int64_t bytes) {
   LocalSlot& slot = shared_->slots[index_];
   const int64_t ranks = world_size();
-  if (step.op == Op::kSlice) {                    // nothing travels: nobody waits, and nobody helps
+  if (step.op == Op::kSlice) {                    // nothing travels: no rank waits, and none helps
     const CopyMode mode = CopyModeFor(bytes, 1);  // the other ranks slice as much
     for (const LocalTask& task : slot.tasks[0]) {
       if (!RunLocalTask(*shared_, slot, task, mode)) return absl::InternalError("the step does not fit its own input");
@@ -211,7 +211,7 @@ void LocalCommunicator::Work(int phase) {
   while (at < shared_->slots.size() && !shared_->gate.closed()) {
     LocalSlot& slot = shared_->slots[at];
     if (slot.next_task[phase].load(std::memory_order_relaxed) < slot.tasks[phase].size()) drain(slot);
-    // Whoever gets here first moves the mark; the others read where it stands.
+    // The first rank to get here advances the mark; the others read its new value.
     if (open.compare_exchange_strong(at, at + 1, std::memory_order_relaxed)) ++at;
   }
   shared_->gate.Exit();

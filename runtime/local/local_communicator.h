@@ -58,7 +58,7 @@ struct LocalShared {
   Rendezvous rendezvous;
   AccessGate gate;
   std::vector<LocalSlot> slots;
-  // Slots before it have no task left that nobody has taken.
+  // All tasks of the slots before this one have been taken.
   alignas(64) std::atomic<size_t> first_open_slot{0};
   // Bytes that the ranks are about to write in this step, and how: decided by the last rank to arrive.
   std::atomic<int64_t> step_bytes{0};
@@ -83,7 +83,7 @@ class LocalCommunicator final : public Communicator {
  private:
   absl::Status Prepare(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                        absl::Span<const TensorView> outputs, MoveStats* moved);
-  // Of the tensors that are moved, and of those that are reduced.
+  // Prepare the tensors that are moved, and those that are reduced.
   absl::Status PreparePulls(const StepProgram& step, MoveStats* moved);
   absl::Status PrepareReductions(const StepProgram& step, MoveStats* moved);
   absl::Status RendezvousAndWork(const StepProgram& step, int64_t bytes);

@@ -31,7 +31,7 @@ void Pull(const Transfer& transfer, const ConstTensorView& in, const TensorView&
   }
 }
 
-// Elements [begin, end) of a fragment of the same shape.
+// Copies elements [begin, end) between fragments of the same shape.
 void CopyRange(const ConstTensorView& in, const TensorView& out, int64_t begin, int64_t end, CopyMode mode) {
   if (begin >= end) return;
   const int64_t size = SizeOf(out.dtype);

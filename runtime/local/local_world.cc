@@ -81,7 +81,7 @@ absl::Status LocalWorld::Run(absl::FunctionRef<absl::Status(Communicator&)> body
   }));
   size_t culprit = static_cast<size_t>(std::max<int64_t>(outcome.first_failure, 0));
   if (outcome.first_failure < 0 || outcome.statuses[culprit].ok()) {
-    // Nobody failed by itself, or it hid its error: the first that reports one.
+    // No rank failed by itself, or it hid its error: the first rank that reports one counts.
     culprit = 0;
     while (culprit < outcome.statuses.size() && outcome.statuses[culprit].ok()) ++culprit;
     if (culprit == outcome.statuses.size()) return absl::OkStatus();

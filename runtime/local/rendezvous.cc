@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a rank that waits offers its core to others before it sleeps. Waking a sleeper costs as much, so this at
-// most doubles the wait; and with more ranks than cores the ones that are still to come run at once.
+// How long a waiting rank yields its core to others before it sleeps. Waking a sleeper costs about as much, so this at
+// most doubles the wait; and with more ranks than cores, those that have yet to come run at once.
 constexpr auto kYieldTime = std::chrono::microseconds(50);
 
 }  // namespace
@@ -95,7 +95,8 @@ void Rendezvous::Fail(absl::Status status, int64_t culprit) {
     if (!failure_.ok()) return;
     failure_ = std::move(status);
     first_failure_ = culprit;
-    // Before anybody can read the failure: a rank that was told it and arrives again must not count for this meeting.
+    // Before any rank can read the failure: a rank that was told of it and arrives again must not count for this
+    // meeting.
     failed_.store(true, std::memory_order_release);
   }
   Signal();

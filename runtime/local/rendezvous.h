@@ -1,5 +1,5 @@
-// Where the ranks of a LocalWorld meet: a barrier with deadlines that every failure ends, and the gate before other
-// ranks' memory.
+// Where the ranks of a LocalWorld meet: a barrier with deadlines that every failure ends, and the gate to other ranks'
+// memory.
 #ifndef RESHARD_RUNTIME_LOCAL_RENDEZVOUS_H_
 #define RESHARD_RUNTIME_LOCAL_RENDEZVOUS_H_
 
@@ -17,10 +17,10 @@
 
 namespace reshard::local {
 
-// A barrier for a fixed set of ranks, used again and again. It is lost for good when a rank fails, leaves while others
-// wait for it, or does not arrive in time; then every wait, present and future, ends with the same error.
+// A reusable barrier for a fixed set of ranks. It is lost for good when a rank fails, leaves while others wait for it,
+// or does not arrive in time; then every wait, present and future, ends with the same error.
 //
-// Nobody holds a lock. A rank that waits first yields its core for some microseconds, in which the others usually
+// No rank holds a lock. A rank that waits first yields its core for some microseconds, in which the others usually
 // arrive, then sleeps on a futex; the last to arrive wakes all at once.
 class Rendezvous {
  public:
@@ -36,11 +36,11 @@ class Rendezvous {
 
   // This rank fails with `status`: all others get Aborted "rank N failed: ...". The first failure counts.
   void Fail(size_t index, const absl::Status& status);
-  // This rank will not arrive any more.
+  // This rank will not arrive again.
   void Leave(size_t index);
 
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  // What everybody is told once the rendezvous is lost; OK before that.
+  // The error that every rank gets once the rendezvous is lost; OK before that.
   absl::Status failure() const;
   // The rank whose Fail came first, or -1.
   int64_t first_failure() const;
@@ -54,7 +54,7 @@ class Rendezvous {
   absl::Status Wait(uint32_t epoch, absl::string_view place);
   void Fail(absl::Status status, int64_t culprit);
   void Signal();
-  // "rank 2", "ranks 2, 5 and 7 more" of the ranks for which the condition holds.
+  // "rank 2", "ranks 2, 5 and 7 more" for the ranks that meet the condition.
   std::string Ranks(absl::FunctionRef<bool(const Place&)> condition) const;
 
   const std::vector<int64_t>& device_ids_;
@@ -70,11 +70,11 @@ class Rendezvous {
   int64_t first_failure_ ABSL_GUARDED_BY(mutex_) = -1;
 };
 
-// Counts the ranks that are inside other ranks' memory, so that a rank whose step failed can give its memory back
-// without pulling it away from under a copy.
+// Counts the ranks that are inside other ranks' memory, so that a rank whose step failed can free its memory without
+// pulling it out from under a copy.
 class AccessGate {
  public:
-  // False once the gate is closed. A rank that came in stays for bounded work and goes out.
+  // Returns false once the gate is closed. A rank that enters does a bounded amount of work and exits.
   bool Enter() {
     inside_.fetch_add(1);
     if (!closed_.load()) return true;
@@ -84,11 +84,11 @@ class AccessGate {
   void Exit() { inside_.fetch_sub(1); }
   // Those inside should finish early.
   bool closed() const { return closed_.load(std::memory_order_acquire); }
-  // Post-condition: nobody is inside and nobody ever gets in again.
+  // Post-condition: no rank is inside and none ever gets in again.
   void CloseAndWait();
 
  private:
-  // Entering adds before it looks, closing sets before it counts: one of the two sees the other.
+  // Entering adds before it looks, closing sets before it counts: at least one sees the other.
   std::atomic<int64_t> inside_{0};
   std::atomic<bool> closed_{false};
 };

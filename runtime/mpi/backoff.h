@@ -1,4 +1,4 @@
-// How a rank waits for what only asking can tell.
+// How a rank waits for something that it can only poll.
 #ifndef RESHARD_RUNTIME_MPI_BACKOFF_H_
 #define RESHARD_RUNTIME_MPI_BACKOFF_H_
 

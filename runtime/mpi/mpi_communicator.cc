@@ -16,7 +16,7 @@ absl::Status Check(int error, const char* doing) {
   return absl::InternalError(absl::StrCat(doing, ": ", mpi::TextOf(error)));
 }
 
-// A communicator of the same ranks, whose errors are returned.
+// A communicator of the same ranks that returns errors.
 absl::StatusOr<MPI_Comm> Duplicate(MPI_Comm comm) {
   if (!mpi::IsRunning()) return absl::FailedPreconditionError("MPI is not running: call MPI_Init before");
   if (comm == MPI_COMM_NULL) return absl::InvalidArgumentError("the MPI communicator is MPI_COMM_NULL");

@@ -12,7 +12,7 @@
 namespace reshard::mpi {
 namespace {
 
-// Counts of MPI are ints.
+// MPI counts are ints.
 constexpr int64_t kLongestMessage = int64_t{1} << 30;
 
 // How long MPI may take to give back what was cancelled.
@@ -84,7 +84,8 @@ class MpiRound final : public packed::MessageRound {
     return absl::OkStatus();
   }
 
-  // The error of what did not come from, or go to, a peer. Nothing is in flight afterwards, or the error says so.
+  // The error of a message that did not come from, or go to, a peer. Nothing is in flight afterwards, or the error says
+  // so.
   absl::Status Fail(int64_t peer, const std::string& reason) {
     const absl::Status status = owner_.find_culprit_(peer, reason);
     Abandon();
@@ -162,7 +163,7 @@ MpiMessages::MpiMessages(MPI_Comm comm, absl::Duration timeout, peers::PeerBoard
 }
 
 MpiMessages::~MpiMessages() {
-  // What MPI holds on to it may still need the communicator for.
+  // MPI may still need the communicator for the messages that it holds on to.
   if (IsRunning() && !holds_) MPI_Comm_free(&comm_);
 }
 

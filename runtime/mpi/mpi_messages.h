@@ -27,7 +27,7 @@ std::string TextOf(int error);
 
 class MpiMessages final : public peers::PeerTransport {
  public:
-  // `comm` belongs to this alone from now on, and returns errors instead of ending the program.
+  // Takes over `comm`, which returns errors instead of ending the program.
   MpiMessages(MPI_Comm comm, absl::Duration timeout, peers::PeerBoard* board, peers::FindCulprit find_culprit);
   ~MpiMessages() override;
   MpiMessages(const MpiMessages&) = delete;
@@ -54,7 +54,7 @@ class MpiMessages final : public peers::PeerTransport {
   const peers::FindCulprit find_culprit_;
   int64_t world_size_ = 0;
   int64_t rank_ = 0;
-  int largest_tag_ = 32767;  // what every MPI has
+  int largest_tag_ = 32767;  // what every MPI supports
   int tag_ = 0;
   std::atomic<bool> aborted_ = false;
   bool holds_ = false;  // MPI did not give back a message

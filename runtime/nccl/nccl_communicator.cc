@@ -44,7 +44,7 @@ absl::StatusOr<NcclUniqueId> RendezvousOn(const NcclApi& api, int64_t rank, Rend
 
 std::string CameKey(int64_t rank) { return absl::StrCat("reshard/nccl/came/", rank); }
 
-// Why making a communicator took too long: ranks that did not even begin.
+// The error when making a communicator took too long: it names ranks that did not even begin.
 absl::Status NameMissing(const absl::Status& late, int64_t size, RendezvousStore* store, absl::Duration timeout) {
   std::vector<int64_t> missing;
   for (int64_t r = 0; r < size; ++r) {

@@ -55,11 +55,11 @@ std::optional<NcclRedOp> OperationFor(ReduceOp op, DType dtype) {
     case ReduceOp::kSum:
       return dtype == DType::kBool ? kNcclMax : kNcclSum;  // or
     case ReduceOp::kAvg:
-      // Integers are summed exactly here, then divided; there the sum may wrap.
+      // This library sums integers exactly, then divides; in NCCL the sum may wrap.
       return IsFloat(dtype) || IsComplex(dtype) ? std::optional(kNcclAvg) : std::nullopt;
     case ReduceOp::kMin:
     case ReduceOp::kMax:
-      // Of floating-point numbers NaNs must come through, which NCCL leaves open.
+      // NaNs must propagate, which NCCL does not guarantee for floating-point numbers.
       if (IsFloat(dtype) || IsComplex(dtype)) return std::nullopt;
       return op == ReduceOp::kMin ? kNcclMin : kNcclMax;
     case ReduceOp::kProd:
@@ -114,12 +114,13 @@ NcclConfig NcclTransport::Config() const {
   return config;
 }
 
-// What was called on a communicator goes on in the background; nothing else may be called on it before it is done.
+// Waits until a call on a communicator, which goes on in the background, is done; nothing else may be called on it
+// before.
 absl::Status NcclTransport::Settle(NcclComm comm, absl::string_view what,
                                    absl::FunctionRef<absl::Status()> interrupted) {
   const absl::Time deadline = absl::Now() + options_.timeout;
   absl::Duration pause = absl::Microseconds(5);
-  // Handing a group over takes NCCL's thread some microseconds, and the shortest sleep fifty.
+  // Handing a group over takes NCCL's thread some microseconds; the shortest sleep takes fifty.
   constexpr int kYields = 200;
   for (int polls = 0;; ++polls) {
     NcclResult state = kNcclSuccess;
@@ -319,7 +320,7 @@ void NcclTransport::Abort() {
     for (NcclComm comm : comms) abort(comm);
     return;
   }
-  // What runs ends at once, but the call returns only when the graphs have gone.
+  // What runs ends at once, but the call returns only when the graphs are gone.
   status::NoThrow("aborting", [&]() -> absl::Status {
     for (NcclComm comm : comms) std::thread(abort, comm).detach();
     return absl::OkStatus();

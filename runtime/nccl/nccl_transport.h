@@ -1,5 +1,5 @@
 // Messages and collectives over NCCL: one communicator for the world, and one for every set of mesh axes that a step
-// needed. All calls are made under one lock, from one thread at a time, as NCCL wants it.
+// needed. All calls are made under one lock, from one thread at a time, as NCCL requires.
 #ifndef RESHARD_RUNTIME_NCCL_NCCL_TRANSPORT_H_
 #define RESHARD_RUNTIME_NCCL_NCCL_TRANSPORT_H_
 
@@ -34,11 +34,11 @@ class NcclTransport final : public cuda::DeviceTransport {
   NcclTransport(const NcclApi& api, const cuda::CudaDevice& device, int64_t rank, int64_t size,
                 NcclTransportOptions options)
       : api_(api), device_(device), rank_(rank), size_(size), options_(options) {}
-  // Finalizes what is left; after Abort there is nothing. While graphs are alive that were captured over this, NCCL
-  // would wait for them: then communicators stay until the process ends.
+  // Finalizes what is left, which is nothing after Abort. If graphs that were captured over this are still alive, NCCL
+  // would wait for them, so communicators then stay until the process ends.
   ~NcclTransport() override;
 
-  // Collective: makes the communicator of the world. `interrupted` is asked while ranks are waited for; its error ends
+  // Collective: makes the communicator of the world. `interrupted` is polled while this waits for ranks; its error ends
   // the wait.
   absl::Status Join(const NcclUniqueId& id, absl::FunctionRef<absl::Status()> interrupted);
 
@@ -51,18 +51,18 @@ class NcclTransport final : public cuda::DeviceTransport {
 
   // The communicator of all ranks, as a group of Collect.
   void* world() const { return world_; }
-  // What is called next is captured on that stream: the communicators live at least as long as its graph.
+  // The next calls are captured on that stream: the communicators live at least as long as its graph.
   absl::Status CapturedOn(cuda::CudaStream stream);
-  // OK, or the error that NCCL reports of one of its communicators.
+  // OK, or the error that NCCL reports for one of its communicators.
   absl::Status AsyncError();
   // Ends all communicators and what they have on the device, without waiting for graphs. Thread-safe; later calls fail.
   void Abort();
-  // Communicators made by splitting, on this rank or without it.
+  // Number of communicators made by splitting, including those without this rank.
   int64_t splits() const;
-  // Ends waits of Exchange, Collect and GroupFor for NCCL, when it returns an error.
+  // Waits for NCCL in Exchange, Collect and GroupFor end when `interrupted` returns an error.
   void InterruptBy(std::function<absl::Status()> interrupted) { interrupted_ = std::move(interrupted); }
-  // Waits until nothing that was enqueued before is left on the device, or says why not: before the world is split,
-  // which NCCL must not be asked to do while it works.
+  // `drain` waits until nothing that was enqueued before is left on the device, or says why not. It is called before
+  // the world is split, which NCCL must not be asked to do while it works.
   void DrainBy(std::function<absl::Status()> drain) { drain_ = std::move(drain); }
 
  private:
@@ -71,7 +71,7 @@ class NcclTransport final : public cuda::DeviceTransport {
                             cuda::CudaStream stream);
   absl::Status Check(NcclResult result, NcclComm comm, absl::string_view what) const;
   absl::Status Settle(NcclComm comm, absl::string_view what, absl::FunctionRef<absl::Status()> interrupted);
-  // All of them, those that were split off before the one they came from. With the lock.
+  // All of them, each before the one that it was split off from. With the lock held.
   std::vector<NcclComm> Communicators() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Call(Op op, NcclComm comm, const cuda::DeviceCollective& call, cuda::CudaStream stream) const;
   NcclConfig Config() const;
@@ -92,7 +92,7 @@ class NcclTransport final : public cuda::DeviceTransport {
 
   mutable status::Mutex mutex_;
   NcclComm world_ = nullptr;  // written by Join, under the mutex, before anything else is called
-  // In the order in which they were split off, which is the same on all ranks: they end in it, too.
+  // In the order in which they were split off, which is the same on all ranks; they end in this order, too.
   std::vector<ScopedComm> groups_ ABSL_GUARDED_BY(mutex_);
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -60,7 +60,7 @@ absl::Status Watchdog::Operate(absl::string_view name, int64_t bytes, absl::Func
     captured = capturing;
     if (!captured) RETURN_IF_ERROR(FollowOn(its_stream));
     const absl::Status enqueued = enqueue(its_stream, captured);
-    // What is only recorded into a graph happens when the graph is launched, which nobody here sees.
+    // What is only recorded into a graph happens when the graph is launched, which nothing here sees.
     return enqueued.ok() && !captured ? Enqueued(its_stream, std::move(check)) : enqueued;
   });
   if (status.ok() && !captured) return status;
@@ -128,7 +128,7 @@ absl::Status Watchdog::WaitForAll() {
 }
 
 absl::Status Watchdog::Fail(const absl::Status& found) {
-  // What another rank told came first: this error follows from it, perhaps.
+  // What another rank told came first: this error may follow from it.
   const absl::StatusOr<std::optional<absl::Status>> failed = verdict_.Read();
   const bool told = failed.ok() && failed->has_value();
   const absl::Status error = told ? **failed : found;
@@ -225,7 +225,7 @@ absl::Status Watchdog::LookAtStore(absl::Time now) {
   if (now - looked_at_store_ < StorePeriod(options_.timeout) || !failure().ok()) return absl::OkStatus();
   looked_at_store_ = now;
   const absl::StatusOr<std::optional<absl::Status>> failed = verdict_.Read();
-  // A store that cannot be reached went with the rank that kept it, perhaps; the deadlines still hold.
+  // A store that cannot be reached may have gone with the rank that kept it; the deadlines still hold.
   if (!failed.ok()) return absl::OkStatus();
   if (failed->has_value()) return **failed;
   if (!answered_) {

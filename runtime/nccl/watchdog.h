@@ -5,8 +5,8 @@
 // event behind it has happened; then its check, if it has one, is run. The first error is final: the thread tells the
 // other ranks through the store unless they told it, calls `abort`, and forgets what was under way.
 //
-// Which rank is the culprit for an operation that is late: the thread asks, through the store, how many operations
-// every rank has begun, and judges the answers as all backends do (runtime/execute/culprit.h).
+// To find the culprit of a late operation, the thread asks through the store how many operations every rank has begun,
+// and judges the answers as all backends do (runtime/execute/culprit.h).
 #ifndef RESHARD_RUNTIME_NCCL_WATCHDOG_H_
 #define RESHARD_RUNTIME_NCCL_WATCHDOG_H_
 
@@ -47,18 +47,18 @@ class Watchdog {
   // Waits for what is under way, at most until its deadline.
   ~Watchdog();
 
-  // One collective operation, which `enqueue` puts on the stream: counted, and watched until it has ended there; then
-  // `check` is run. An error on the way ends the communicator and is returned, as is the one that ended it before.
-  // It begins when the one before has ended, also on another stream: kernels of NCCL that are on a device at once may
-  // wait for each other forever. What a captured stream records is not watched, and an error then leaves the
-  // communicator as it is; `enqueue` is told which it is.
+  // Runs one collective operation: counts it, has `enqueue` put it on the stream, and watches it until it has ended
+  // there; then `check` is run. An error on the way ends the communicator and is returned, as is an earlier error that
+  // ended it. The operation begins when the one before has ended, even on a different stream: NCCL kernels that are on
+  // a device at the same time may wait for each other forever. What a captured stream records is not watched, and an
+  // error then leaves the communicator as it is; `enqueue` is told whether the stream is captured.
   absl::Status Operate(absl::string_view name, int64_t bytes, absl::FunctionRef<cuda::CudaStream()> stream,
                        absl::FunctionRef<absl::Status(cuda::CudaStream, bool captured)> enqueue,
                        std::function<absl::Status()> check = nullptr);
 
   // Ends the communicator with an error of this rank. Returns the error that it ended with: an earlier one wins.
   absl::Status Fail(const absl::Status& error);
-  // The error that ended it. For calls that come later.
+  // The error that ended the communicator, for later calls.
   absl::Status failure() const;
   // Returns when nothing is under way any more, with the error that ended it, if any.
   absl::Status WaitForAll();
@@ -80,9 +80,9 @@ class Watchdog {
   absl::Status Begin(absl::string_view name, int64_t bytes);
   // Makes the stream wait for the last operation under way, which is on another one.
   absl::Status FollowOn(cuda::CudaStream stream);
-  // It ends with what is on the stream now.
+  // The operation ends with what is on the stream now.
   absl::Status Enqueued(cuda::CudaStream stream, std::function<absl::Status()> check);
-  // It left nothing to watch.
+  // The operation left nothing to watch.
   void Left(const absl::Status& status);
   void Serve();
   // One look at everything. Returns how long to sleep.
@@ -109,7 +109,7 @@ class Watchdog {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Of the thread alone.
+  // Used by the thread alone.
   bool answered_ = false;
   absl::Time looked_at_store_ = absl::InfinitePast();
   absl::Time looked_at_nccl_ = absl::InfinitePast();

@@ -23,7 +23,7 @@ std::vector<int64_t> MembersByRank(const StepProgram& step) {
 }
 
 // Whether every member of an AllReduce between ranks that share memory combines everything, instead of its chunk for
-// all: ranks meet once instead of twice, and of more than two each reads more. The same on all members.
+// all: ranks meet once instead of twice, but with more than two each reads more. The same on all members.
 bool EachCombinesAll(const StepProgram& step, absl::Span<const ConstTensorView> inputs) {
   // Measured with 2, 4 and 8 ranks: above, reading takes longer than meeting once more.
   constexpr int64_t kMost = int64_t{128} << 10;
@@ -170,7 +170,7 @@ class AllReduce {
     return ranks;
   }
 
-  // Where what a member combines goes, or comes from, on this rank; `peer` is with whom it is exchanged.
+  // Adds the pieces that `member` combines, with their places on this rank; `peer` is the rank they are exchanged with.
   void AddResults(int64_t member, int64_t peer, std::vector<MessagePart>* pieces) {
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const Tensor& tensor = tensors_[t];
@@ -190,7 +190,7 @@ class AllReduce {
     return pieces;
   }
 
-  // All of it, by each member.
+  // Each member combines all of it.
   absl::Status CombineAll(const std::vector<MessagePart>& sends) {
     std::vector<MessagePart> results;
     AddResults(step_.group_index, packed_.rank, &results);
@@ -207,7 +207,7 @@ class AllReduce {
     return absl::OkStatus();
   }
 
-  // Its chunk, by each member, which publishes each block as soon as it is reduced.
+  // Each member combines its chunk and publishes each block as soon as it is reduced.
   absl::Status CombineChunks(const std::vector<MessagePart>& sends) {
     std::vector<MessagePart> results;
     AddResults(step_.group_index, packed_.rank, &results);

@@ -16,7 +16,7 @@
 
 namespace reshard::packed {
 
-// Of the tensors of a step that a ReduceScatter combines.
+// The contributions to the tensors of a step that a ReduceScatter combines.
 class Contributions {
  public:
   Contributions(const StepProgram& step, int64_t rank, absl::Span<const ConstTensorView> inputs,
@@ -25,7 +25,7 @@ class Contributions {
 
   // Makes room for what comes from other ranks. ResourceExhausted: no memory.
   absl::Status Allocate();
-  // Where what the next of the other ranks contributes to a tensor goes, dense in the shape of the output. Ask in the
+  // Where the contribution of the next other rank to a tensor goes, dense in the shape of the output. Call it in the
   // order of the ranks.
   char* Next(int tensor);
   // Writes the outputs, each combined in the order of the ranks. Returns how many bytes.

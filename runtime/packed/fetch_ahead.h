@@ -12,7 +12,7 @@ namespace reshard::packed {
 
 inline bool IsSmall(const StridedCopy& copy) { return copy.bytes() <= int64_t{16} << 10; }
 
-// Prefetches a side of a copy that begins at `side`, and is read or written.
+// Prefetches the side of a small copy that begins at `side`; `written` says whether it is written or read.
 inline void FetchSmall(const StridedCopy& copy, const void* side, bool written) {
   if (IsSmall(copy)) copy.FetchAhead(side, written);
 }

@@ -1,5 +1,5 @@
-// Pieces between ranks that share memory: the sender packs them where the receiver unpacks them from, and no message is
-// in between.
+// Moves pieces between ranks that share memory: the sender packs them where the receiver unpacks them from, with no
+// message in between.
 #ifndef RESHARD_RUNTIME_PACKED_INTRA_HOST_EXCHANGE_H_
 #define RESHARD_RUNTIME_PACKED_INTRA_HOST_EXCHANGE_H_
 
@@ -20,7 +20,7 @@ class IntraHostExchange {
  public:
   virtual ~IntraHostExchange() = default;
 
-  // What Move says when nothing else can be done; more than any tensor's number.
+  // What Move passes to `meanwhile` when nothing else can be done; larger than any tensor's number.
   static constexpr int kNothingElse = std::numeric_limits<int>::max();
 
   // Whether this rank and that one share memory; the same on both.
@@ -28,17 +28,17 @@ class IntraHostExchange {
   // Whether all ranks of the world share memory with each other; the same on all.
   virtual bool everybody() const = 0;
 
-  // Moves pieces to and from ranks that it reaches. Both lists are ordered by peer; what one rank sends to another are
-  // pieces of the same lengths in the same order as what the other receives from it. `mode` says how what arrives is
-  // written. Calls meanwhile(t) when something has been packed: all that is sent of the tensors before the t-th; and
-  // once, when nothing else can be done, with kNothingElse. Counts what arrives as received, and the time.
-  // Errors name the culprit; after one nothing can be moved any more.
+  // Moves pieces to and from ranks that it reaches. Both lists are ordered by peer; the pieces that one rank sends to
+  // another have the same lengths, in the same order, as those that the other receives from it. `mode` says how
+  // received pieces are written. When something has been packed, calls meanwhile(t): everything to be sent of the
+  // tensors before the t-th is packed. Calls meanwhile(kNothingElse) once, when nothing else can be done. Counts what
+  // arrives as received, and the time. Errors name the culprit; after an error nothing can be moved any more.
   virtual absl::Status Move(absl::Span<const MessagePart> sends, absl::Span<const MessagePart> receives, CopyMode mode,
                             absl::FunctionRef<void(int)> meanwhile, MoveStats* stats, Stopwatch* stopwatch) = 0;
 
-  // Packs of what the next Move or Combine sends, or with `for_all` the next CombineForAll, as much as fits without
-  // waiting. `tag` is that of this move; before any other one, what was packed is taken back. Until then no other rank
-  // may look for it.
+  // Packs as much as fits without waiting of what the next Move or Combine sends, or with `for_all` the next
+  // CombineForAll. `tag` is the tag of that move; before a move with a different tag, what was packed is taken back.
+  // Until that move no other rank may look for it.
   virtual void Prepack(uint64_t tag, absl::Span<const MessagePart> sends, bool for_all) = 0;
 
   // Bytes [begin, end) of the piece-th piece of every sender: from[i] is where those of the i-th sender are.
@@ -56,9 +56,9 @@ class IntraHostExchange {
   using CombineInto =
       absl::FunctionRef<void(size_t piece, int64_t begin, int64_t end, absl::Span<const char* const> from, char* to)>;
 
-  // As Combine among ranks each of which gets what any of them combines: block by block, as soon as it is combined.
-  // Each sends to, and receives from, all others. `results` are the pieces that this rank combines: where they go on
-  // this rank; their peers mean nothing. `takes` are those that come from others, ordered by peer. `mode` says how both
+  // As Combine, but every rank also gets what the others combine, block by block, as soon as it is combined. Each rank
+  // sends to, and receives from, all others. `results` are the pieces that this rank combines: where they go on this
+  // rank; their peers mean nothing. `takes` are the pieces that others combine, ordered by peer. `mode` says how both
   // are written.
   virtual absl::Status CombineForAll(absl::Span<const MessagePart> sends, absl::Span<const int64_t> senders,
                                      absl::Span<const MessagePart> results, CombineInto combine,

@@ -252,7 +252,7 @@ std::pair<std::vector<MessagePart>, std::vector<MessagePart>> Apart(const std::v
   return apart;
 }
 
-// How a step is written in which this rank, like the others, writes so many bytes.
+// How a step is written in which this rank, like the others, writes `bytes` bytes.
 CopyMode ModeFor(const StepProgram& step, int64_t bytes) {
   return ModeAmong(std::max<int64_t>(1, step.peers_max + 1), bytes);
 }
@@ -282,7 +282,7 @@ class OwnCopies {
   size_t done_ = 0;
 };
 
-// Moves pieces to wherever their peers are, and what this rank keeps.
+// Moves pieces to wherever their peers are, and copies what this rank keeps.
 absl::Status Exchange(PackedStep& packed, const std::vector<MessagePart>& sends,
                       const std::vector<MessagePart>& receives, OwnCopies& own, CopyMode mode) {
   IntraHostExchange* const intra_host = packed.intra_host;

@@ -38,11 +38,11 @@ inline char* Data(const ConstTensorView& view) { return static_cast<char*>(const
 // A dense run of bytes as a copy.
 inline StridedCopy Bytes(int64_t bytes) { return StridedCopy({{{0, 0, bytes}}}, 1, {1}, {1}); }
 
-// How a step is written in which each of so many ranks writes so many bytes.
+// How a step is written in which each of `ranks` ranks writes `bytes` bytes.
 inline CopyMode ModeAmong(int64_t ranks, int64_t bytes) { return CopyModeFor(bytes * ranks, ranks); }
 
-// How a reduction is written of which each of so many ranks combines so many bytes of everybody's. What it reads for
-// each byte takes as much of the caches as the byte itself; a copy reads one.
+// How a reduction is written in which each of `ranks` ranks combines `bytes` bytes of every rank. Each of the `ranks`
+// bytes that it reads per byte takes as much cache as the byte itself; a copy reads one.
 inline CopyMode CombineModeAmong(int64_t ranks, int64_t bytes) { return ModeAmong(ranks, bytes * (ranks + 1) / 2); }
 
 absl::Status NoStaging(int64_t bytes);
@@ -63,12 +63,12 @@ absl::Status ExchangePieces(PackedStep& packed, const std::vector<MessagePart>& 
 // ranks.
 absl::Status ReduceScatterIntraHost(PackedStep& packed, IntraHostExchange& intra_host);
 
-// Begins to pack what this rank contributes to an AllReduce that is executed next, if the inputs are dense.
+// Prepacks what this rank contributes to the AllReduce that is executed next, if the inputs are dense.
 void PrepackContributions(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
                           IntraHostExchange& intra_host);
 
-// An exchange of contributions, which every rank combines in the order of the ranks, and one of the results; among
-// ranks that all share memory both are one.
+// Executes an AllReduce: one exchange of contributions, which every rank combines in the order of the ranks, and one of
+// the results; among ranks that all share memory the two are one.
 absl::Status AllReduceStep(PackedStep& packed);
 
 }  // namespace reshard::packed

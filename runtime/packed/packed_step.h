@@ -32,7 +32,7 @@ absl::StatusOr<MoveStats> ExecutePackedStep(const StepProgram& step, int64_t ran
                                             absl::Span<const TensorView> outputs, MessageTransport& transport,
                                             IntraHostExchange* intra_host = nullptr);
 
-// Begins to pack for a step that is executed next, where all ranks share memory.
+// Prepacks for the step that is executed next, if all ranks share memory.
 void Prepack(const StepProgram& step, absl::Span<const ConstTensorView> inputs, uint64_t tag,
              IntraHostExchange& intra_host);
 

@@ -11,7 +11,7 @@ namespace reshard::packed {
 
 namespace {
 
-// Whom this rank receives from, itself included, ascending.
+// The ranks that this rank receives from, itself included, ascending.
 std::vector<int64_t> SendersOf(const StepProgram& step) {
   std::vector<int64_t> senders;
   for (const Transfer& transfer : step.receives) {

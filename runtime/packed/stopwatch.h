@@ -6,7 +6,7 @@
 
 namespace reshard::packed {
 
-// Adds the time since the last stopwatch to one of the fields of MoveStats.
+// Adds the time since the last call to one of the fields of MoveStats.
 class Stopwatch {
  public:
   void operator()(double* account) {

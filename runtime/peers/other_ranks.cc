@@ -11,11 +11,11 @@
 namespace reshard::peers {
 namespace {
 
-// Asking which rank is the culprit takes at most so long in all, and one silent peer so long of it.
+// Time limits for finding out which rank is the culprit: in all, and for one silent peer.
 constexpr absl::Duration kAskAll = absl::Milliseconds(600);
 constexpr absl::Duration kAskOne = absl::Milliseconds(250);
 
-// In the store, when the ranks could not even meet.
+// The key of the verdict in the store, for ranks that could not even meet.
 constexpr char kVerdictKey[] = "reshard/verdict";
 
 std::string Said(const std::string& reason) {
@@ -52,7 +52,7 @@ void OtherRanks::GiveUpRendezvous(const std::vector<PeerAddress>& addresses, con
 }
 
 std::vector<int64_t> OtherRanks::FindGone(absl::Span<const int64_t> ranks) const {
-  std::vector<PeerAddress> asked(addresses_.size());  // the others have no port: nobody asks them
+  std::vector<PeerAddress> asked(addresses_.size());  // the others have no port, so they are not asked
   for (const int64_t r : ranks) {
     if (r >= 0 && r < static_cast<int64_t>(asked.size())) asked[r] = addresses_[r];
   }
@@ -94,8 +94,8 @@ std::string OtherRanks::told() const {
   return told_;
 }
 
-// Asks all at once. A rank that found out before this one may have left its process since, but it told first: so what
-// was told counts more than who is gone.
+// Asks all ranks at once. A rank that found out before this one may have ended since, but it told the others first, so
+// what was told counts more than who is gone.
 absl::Status OtherRanks::CulpritAmongAll(const std::string& reason) {
   std::vector<PeerAnswer> answers(addresses_.size());
   ForEach(addresses_, [&](size_t r) { answers[r] = AskPeer(addresses_[r], kAskAll); });
@@ -112,7 +112,7 @@ execute::Waiting OtherRanks::WaitingHere(const std::string& reason) const {
 absl::Status OtherRanks::CulpritBeforeRendezvous(int64_t peer, const std::string& reason) const {
   const absl::StatusOr<std::optional<absl::Status>> verdict =
       execute::SharedVerdict(Store().get(), kVerdictKey, rank_).Read();
-  // The peer may have left because of this, too, and could tell nobody.
+  // The peer may have left because of this, too, and could not tell any rank.
   if (!verdict.ok()) {
     return absl::UnavailableError(absl::StrCat("the store that the group was made with is gone at ", place_,
                                                ", with the process that keeps it: rank 0, unless it was started apart",
@@ -135,7 +135,7 @@ absl::Status OtherRanks::FollowWaits(int64_t peer, const std::string& reason) {
     asked[peer] = true;
     const PeerAnswer answer = AskPeer(addresses_[peer], kAskOne);
     if (answer.kind != PeerAnswer::Kind::kState) {
-      // It may be one that found out before this one, told, and left.
+      // It may have found out before this rank, told the others, and left.
       const std::string known = told();
       if (!known.empty()) return absl::AbortedError(known);
       return answer.kind == PeerAnswer::Kind::kGone ? execute::GoneError(waiting, {peer})

@@ -22,44 +22,44 @@ namespace reshard::peers {
 
 class OtherRanks {
  public:
-  // Of rank `rank` of 0 .. size - 1, who wait for each other so long at most.
+  // For rank `rank` of 0 .. size - 1; ranks wait for each other at most `timeout`.
   OtherRanks(int64_t rank, int64_t size, absl::Duration timeout)
       : rank_(rank), size_(size), timeout_(timeout), board_(rank) {}
   ~OtherRanks() { board_.OnFailure(nullptr); }
 
-  // `abort` is called, from another thread, when another rank tells that the communicator is unusable. `store`: see
+  // `abort` is called, from another thread, when another rank reports that the communicator is unusable. `store`: see
   // PeerTransport::Store.
   void Use(std::function<void()> abort, std::function<std::unique_ptr<RendezvousStore>()> store);
 
   PeerBoard& board() { return board_; }
 
-  // An operation of that name begins; what follows in it counts as another one; it ends.
+  // An operation of that name begins; what follows in it counts as a further operation; it ends.
   void Begin(absl::string_view place);
   void GoOn();
   void End() { board_.End(); }
   // Operations begun.
   int64_t operations() const { return operations_; }
 
-  // Everybody can be asked from now on.
+  // All ranks have met and can be asked from now on.
   void Met(std::vector<PeerAddress> addresses) { addresses_ = std::move(addresses); }
   bool met() const { return !addresses_.empty(); }
   const std::vector<PeerAddress>& addresses() const { return addresses_; }
-  // Not everybody came: tells those at `addresses`, where the port is not 0, and leaves word for the rest.
+  // Not all ranks came: tells those at `addresses` whose port is not 0, and leaves word in the store for the rest.
   void GiveUpRendezvous(const std::vector<PeerAddress>& addresses, const absl::Status& error) const;
 
-  // Those of these other ranks whose processes have ended, or whose boards are closed, ascending; none before everybody
-  // can be asked.
+  // Those of `ranks` whose processes have ended or whose boards are closed, ascending; none before the ranks have met.
   std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) const;
-  // The error of a wait for `peer` (-1: for everybody) that failed. `reason` is what the transport said; empty after a
-  // timeout. The communicator is lost then.
+  // The error of a failed wait for `peer` (-1: for all ranks). `reason` is what the transport said; empty after a
+  // timeout. The communicator is lost afterwards.
   absl::Status FindCulprit(int64_t peer, const std::string& reason);
-  // The first error counts; tells all others, so that they need not wait for their deadlines.
+  // Makes the communicator unusable with this error; only the first one counts. Tells all others, so that they need not
+  // wait for their deadlines.
   void Fail(const absl::Status& status);
   // Why the communicator is unusable; OK if it is not.
   const absl::Status& failure() const { return failure_; }
-  // The same, after what another rank has told meanwhile.
+  // The same, including what another rank has told meanwhile.
   const absl::Status& PollFailure();
-  // What another rank told; empty: nothing.
+  // What another rank told; empty if nothing.
   std::string told() const;
 
  private:

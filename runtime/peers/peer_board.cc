@@ -195,7 +195,7 @@ class PeerServer {
     }
   }
 
-  // A client that dawdles delays the next one by so much and no more.
+  // A client that dawdles delays the next one by no more than this.
   void Answer(int fd) {
     const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(200);
     Request request;
@@ -312,7 +312,7 @@ void PeerBoard::ReceiveFailure(const std::string& message) {
 
 namespace {
 
-// Connects and sends; the socket, or nothing and in *gone whether the process is known to be gone.
+// Connects to the process. Returns the socket; or -1, with *gone saying whether the process is known to be gone.
 int Connect(const PeerAddress& address, Clock::time_point deadline, bool* gone) {
   const bool same_host = address.machine == MachineId();
   const std::string host =

@@ -1,11 +1,12 @@
-// A side channel by which ranks find out about each other, besides the messages between them: every process listens on
-// a port of its own, answers one question, "what is the state of this communicator?", and accepts one message, "it is
-// unusable, because ...". None of this is on the path of a call that succeeds. The port and its thread exist while a
-// board is open.
+// A side channel through which ranks find out about each other, besides the messages between them: every process
+// listens on a port of its own, answers one question, "what is the state of this communicator?", and accepts one
+// message, "it is unusable, because ...". None of this is on the path of a call that succeeds. The port and its thread
+// exist while a board is open.
 //
 // Messages alone cannot tell a rank that died from one that is late, nor from one that waits for a third: a broken
 // connection or a timeout is about the peer, which need not be the culprit. Asking the peer tells them apart: a dead
-// process refuses the connection, a late one says that it has not arrived, and a waiting one says for whom it waits.
+// process refuses the connection, a late one says that it has not arrived, and a waiting one says which rank it waits
+// for.
 #ifndef RESHARD_RUNTIME_PEERS_PEER_BOARD_H_
 #define RESHARD_RUNTIME_PEERS_PEER_BOARD_H_
 
@@ -49,8 +50,9 @@ class PeerBoard {
   PeerBoard(const PeerBoard&) = delete;
   PeerBoard& operator=(const PeerBoard&) = delete;
 
-  // Nobody can ask any more: to peers it is gone. The last board of a process waits for the thread that answers, which
-  // may have to call what OnFailure set: not under a lock that this takes, nor from there.
+  // Peers can no longer ask: to them this rank is gone. The last board of a process waits for the thread that answers,
+  // which may have to call the callback of OnFailure: do not call Close under a lock that the callback takes, nor from
+  // it.
   void Close();
 
   // Port 0 when it is closed.

@@ -77,7 +77,7 @@ T PeerCommunicator::Operate(absl::string_view name, int64_t bytes, uint64_t salt
   return outcome;
 }
 
-// At the first call: everybody learns where everybody can be asked.
+// At the first call: every rank learns where every other rank can be asked.
 absl::Status PeerCommunicator::Rendezvous() {
   absl::StatusOr<shared::Bootstrap> bootstrap =
       options_.shared_memory ? shared::Bootstrap::Listen(rank_) : absl::UnavailableError("not wanted");
@@ -107,13 +107,13 @@ absl::Status PeerCommunicator::ConnectSharedMemory(absl::StatusOr<shared::Bootst
     // Without memory for it, all goes through the transport.
     bootstrap->Offer(names).IgnoreError();
   }
-  // Everybody has offered what it has, then everybody has taken what there is.
+  // After this, all ranks have offered their memory, so all can take what there is.
   std::vector<char> tokens(static_cast<size_t>(size_));
   RETURN_IF_ERROR(AllGather(tokens.data(), 1));
   if (bootstrap.ok()) bootstrap->Accept();
   const auto mapped = [&](int64_t r) { return bootstrap.ok() && bootstrap->mapped(r); };
   const int64_t pitch = (size_ + 7) / 8;
-  std::vector<uint8_t> bits(static_cast<size_t>(size_ * pitch));  // of each rank, one for each
+  std::vector<uint8_t> bits(static_cast<size_t>(size_ * pitch));  // per rank, one bit for each rank
   const auto bit = [&](int64_t of, int64_t r) { return (bits[of * pitch + r / 8] >> r % 8 & 1) != 0; };
   for (int64_t r = 0; r < size_; ++r) {
     if (mapped(r)) bits[rank_ * pitch + r / 8] |= static_cast<uint8_t>(1 << r % 8);
@@ -141,13 +141,13 @@ absl::Status PeerCommunicator::ConnectSharedMemory(absl::StatusOr<shared::Bootst
   return absl::OkStatus();
 }
 
-// For the operation under way: Close may drop them meanwhile.
+// For the operation under way: Close may drop it meanwhile.
 void PeerCommunicator::HoldSharedMemory() {
   const status::MutexLock lock(mutex_);
   current_shared_memory_ = shared_memory_;
 }
 
-// records[r] of every rank r to everybody.
+// Sends records[r] of every rank r to all ranks.
 absl::Status PeerCommunicator::AllGather(void* records, int64_t bytes) {
   auto* const data = static_cast<char*>(records);
   if (current_shared_memory_ != nullptr && current_shared_memory_->everybody()) {
@@ -177,7 +177,7 @@ absl::Status PeerCommunicator::GatherFromEach(char* records, int64_t bytes) {
   return round->WaitSends();
 }
 
-// One all-to-all in which everybody gets the same record.
+// One all-to-all in which a rank sends the same record to all.
 absl::Status PeerCommunicator::GatherTogether(char* records, int64_t bytes) {
   std::vector<char> copies(static_cast<size_t>(size_ * bytes));
   std::vector<char> gathered(copies.size());
@@ -190,8 +190,8 @@ absl::Status PeerCommunicator::GatherTogether(char* records, int64_t bytes) {
   return absl::OkStatus();
 }
 
-// In round k the 2^k records of the rank 2^k further on, in the order of distance from this rank, so that what is there
-// is contiguous.
+// Round k gets the 2^k records of the rank 2^k further on. Records are in the order of distance from this rank, so that
+// those already there are contiguous.
 absl::Status PeerCommunicator::GatherByDoubling(char* records, int64_t bytes) {
   std::vector<char> turned(static_cast<size_t>(size_ * bytes));
   std::memcpy(turned.data(), records + rank_ * bytes, static_cast<size_t>(bytes));
@@ -220,7 +220,7 @@ absl::Status PeerCommunicator::AgreeNow(const absl::Status& own, const Signature
   if (!status.ok()) return status;
   if (execute::AllAgree(records)) return absl::OkStatus();
 
-  // Everybody has seen the same records, so everybody comes here. Lengths first, then the details.
+  // All ranks have seen the same records, so all come here. Lengths first, then the details.
   if (current_shared_memory_ != nullptr) current_shared_memory_->Rollback();
   const std::string all = execute::Details(own, problem);
   std::vector<int64_t> lengths(static_cast<size_t>(size_));

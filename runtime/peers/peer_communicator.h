@@ -1,8 +1,8 @@
 // A communicator between processes, over whatever carries their messages: steps, agreement, deadlines, culprits.
 //
 // Ranks of one host exchange through shared memory instead, and need no messages. When a wait fails or times out, the
-// rank asks its peer, over a socket of its own, what that one is waiting for, and follows the answers to the
-// culprit. Then it tells all others, so that they need not wait for their own deadlines.
+// rank asks its peer, over a separate socket, what it is waiting for, and follows the answers to the culprit. Then it
+// tells all others, so that they need not wait for their own deadlines.
 #ifndef RESHARD_RUNTIME_PEERS_PEER_COMMUNICATOR_H_
 #define RESHARD_RUNTIME_PEERS_PEER_COMMUNICATOR_H_
 
@@ -31,7 +31,7 @@ namespace reshard::peers {
 
 class PeerCommunicator final : public Communicator {
  public:
-  // What a transport announces its waits on, and turns their errors into.
+  // Makes the transport, which announces its waits on `board` and passes their errors through `find_culprit`.
   using MakeTransport = absl::FunctionRef<std::unique_ptr<PeerTransport>(PeerBoard& board, FindCulprit find_culprit)>;
 
   // Rank `rank` of 0 .. size - 1. Local: ranks first communicate in the first call.
@@ -50,7 +50,7 @@ class PeerCommunicator final : public Communicator {
   absl::Status Barrier() override;
   std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) override { return others_.FindGone(ranks); }
   const RecentOperations* recent_operations() const override { return &recent_; }
-  // Returns the memory that it shares at the latest when the call in progress ends.
+  // Releases the shared memory, at the latest when the call in progress ends.
   void Close() override;
   bool closed() const { return closed_; }
 
@@ -80,7 +80,7 @@ class PeerCommunicator final : public Communicator {
   // Null: no other rank shares memory with this one, they have not met, or it is closed.
   std::shared_ptr<shared::SharedMemoryTransport> shared_memory_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<PeerTransport> transport_;
-  OtherRanks others_;  // ends first: it calls what comes before
+  OtherRanks others_;  // destroyed first: it calls what comes before
 };
 
 }  // namespace reshard::peers

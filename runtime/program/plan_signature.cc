@@ -18,7 +18,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Not a cryptographic hash: it tells mistakes apart, not adversaries.
+// Not a cryptographic hash: it detects mistakes, not adversaries.
 class Hash128 {
  public:
   void Add(std::string_view text) {
@@ -52,7 +52,7 @@ std::string StepsText(const Plan& plan) {
   return text.empty() ? "none" : text;
 }
 
-// Without its name: what counts is what plans are chosen by, wherever a rank has it from.
+// Without its name: what counts is what plans are chosen by, wherever a rank got it from.
 std::string TopologyText(const Topology& topology) {
   std::string text;
   for (const Topology::Level& level : topology.levels) {

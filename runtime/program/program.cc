@@ -118,7 +118,7 @@ struct ProgramCompiler::State {
   DType dtype = DType::kF32;
   Signature signature;
   int64_t world = 0;
-  std::vector<StepState> steps;  // in chunks: of one chunk
+  std::vector<StepState> steps;  // if in chunks: those of one chunk
   Chunks chunks;
 
   Buffer BufferOf(const Layout& layout, int64_t rank, int scratch) const;
@@ -140,7 +140,7 @@ Buffer ProgramCompiler::State::BufferOf(const Layout& layout, int64_t rank, int 
   const std::optional<int64_t> position = layout.mesh().Position(rank);
   buffer.held = position.has_value();
   if (!position) {
-    // No elements, also where the tensor is 0-d.
+    // No elements, even if the tensor is 0-d.
     buffer.shape.assign(static_cast<size_t>(std::max(layout.rank(), 1)), 0);
     return buffer;
   }
@@ -247,7 +247,7 @@ absl::Status ProgramCompiler::State::CompileStep(const StepState& state, Program
       }
     }
   }
-  // Contributions come in the order of the mesh, which may list its devices in any.
+  // Contributions come in the order of the mesh, which may list its devices in any order.
   const auto by_peer = [](const Transfer& a, const Transfer& b) { return a.peer < b.peer; };
   std::stable_sort(step.sends.begin(), step.sends.end(), by_peer);
   std::stable_sort(step.receives.begin(), step.receives.end(), by_peer);
@@ -345,7 +345,7 @@ Buffer ProgramCompiler::State::PartOfEnd(const Program& program, int end, int64_
   return part;
 }
 
-// All chunks move alike: the steps of one are compiled, and put together for each turn.
+// All chunks move alike: the steps of one are compiled, then combined for each turn.
 absl::Status ProgramCompiler::State::CompileTurns(const CompileOptions& options, Program* program) const {
   const auto last_step = static_cast<int64_t>(steps.size()) - 1;
   Program one;

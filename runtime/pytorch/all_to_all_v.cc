@@ -1,4 +1,4 @@
-// all_to_all_v: what travels is known only at run time, so the step is written by hand instead of planned.
+// all_to_all_v: what travels is known only at run time, so the step is built by hand instead of planned.
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -26,12 +26,12 @@ struct Range {
 struct Call {
   DType dtype = DType::kU8;
   std::vector<Range> sends;     // by receiver
-  std::vector<int64_t> places;  // where what comes from each rank goes in dst
+  std::vector<int64_t> places;  // where in dst the elements from each rank go
   int64_t dst_elements = 0;
   int64_t slot = -1;  // elements of one slot; -1: places were given
 };
 
-// Column j of row `row`, from int64 or uint32.
+// Row `row` of the metadata, which is int64 or uint32.
 std::vector<int64_t> Row(const at::Tensor& metadata, int64_t row) {
   const at::Tensor line = metadata.select(0, row).contiguous();
   std::vector<int64_t> values(static_cast<size_t>(line.numel()));
@@ -46,7 +46,7 @@ bool Inside(int64_t begin, int64_t count, int64_t size) {
   return begin >= 0 && count >= 0 && begin <= size && count <= size - begin;
 }
 
-// `metadata` is in host memory.
+// Checks the arguments of a call. `metadata` is in host memory.
 absl::StatusOr<Call> CheckCall(const at::Tensor& src, const at::Tensor& dst, const at::Tensor& metadata,
                                bool has_rdispls, int64_t ranks, at::Device device) {
   for (const at::Tensor* tensor : {&src, &dst}) {
@@ -95,7 +95,7 @@ absl::StatusOr<Call> CheckCall(const at::Tensor& src, const at::Tensor& dst, con
   return call;
 }
 
-// What the senders announced fits.
+// Checks that what the senders announced fits into dst.
 absl::Status CheckReceives(const Call& call, const std::vector<Range>& announced) {
   std::vector<std::pair<int64_t, int64_t>> taken;
   for (size_t i = 0; i < announced.size(); ++i) {

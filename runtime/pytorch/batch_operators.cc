@@ -27,7 +27,7 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-// What `_move_batch` takes beside tensors.
+// What `_move_batch` takes besides tensors.
 struct MoveBatch {
   Texts meshes;                // mesh and target mesh (empty: the same one) of all tensors, or of each
   Texts texts;                 // source, target, grad_from and grad_to of each tensor
@@ -178,7 +178,7 @@ std::vector<at::Tensor> MoveBatchAutograd(at::TensorList tensors, const c10::Lis
   pytorch::Refuse(locals.empty() ? at::Tensor() : locals[0], status, Text(group));
 }
 
-// texts(i) are those of tensor i.
+// texts(i) is the problem of tensor i.
 std::vector<at::Tensor> MoveAll(at::TensorList locals, absl::FunctionRef<pytorch::ProblemTexts(size_t)> texts,
                                 c10::string_view group, std::optional<int64_t> memory_limit) {
   const absl::StatusOr<std::vector<Problem>> problems = pytorch::ProblemsOf(locals.size(), texts);

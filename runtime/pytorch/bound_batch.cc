@@ -40,7 +40,7 @@ BoundBatch::BoundBatch(std::vector<at::Tensor> tensors, std::vector<at::Tensor> 
     const absl::Status own = status::NoThrow("binding tensors", [&] { return Prepare(problems, memory_limit_bytes); });
     if (!own.ok()) prepared_ = own;
     static const Signature* const kNothing = new Signature;
-    // Without agreement the others hear of it at the first Run, by waiting.
+    // Without agreement the others find out at the first Run, by waiting for this rank.
     status = communicator_->redistributor().options().agreement == Agreement::kOff
                  ? own
                  : ranks.Agree(own, own.ok() ? (*prepared_)->signature() : *kNothing);
@@ -94,7 +94,7 @@ absl::Status BoundBatch::FindAgain(bool* moved) {
     return true;
   };
   for (size_t i = 0; i < sources_.size(); ++i) {
-    // Thousands of storages lie anywhere.
+    // Thousands of storages are scattered over memory, so they are prefetched.
     constexpr size_t kAhead = 8;
     if (i + kAhead < sources_.size()) {
       __builtin_prefetch(tensor_ranges_[i + kAhead].storage);

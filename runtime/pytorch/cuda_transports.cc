@@ -23,7 +23,7 @@ namespace {
 constexpr char kVariable[] = "RESHARD_CUDA_TRANSPORT";
 constexpr char kMaxPeers[] = "RESHARD_CUDA_MAX_PEERS";
 
-// 0 where it is not set: all at once.
+// The value of RESHARD_CUDA_MAX_PEERS; 0 if it is not set: all peers at once.
 absl::StatusOr<int64_t> MaxPeersOfEnvironment() {
   const char* const text = std::getenv(kMaxPeers);
   int64_t peers = 0;
@@ -35,9 +35,9 @@ absl::StatusOr<int64_t> MaxPeersOfEnvironment() {
   return peers;
 }
 
-// A signature that differs from the one of the same problem on the host: ranks whose tensors lie in different kinds of
-// memory would wait for each other. It differs in its first field: other networks are but a consequence. The last one
-// is kept, because a trainer makes the same call again and again.
+// The signature of a problem with tensors on GPUs. It differs from that of the same problem on the host, since ranks
+// whose tensors are in different kinds of memory would wait for each other. It differs in its first field: a different
+// network is only a consequence. The last one is kept, because a trainer makes the same call again and again.
 struct OnGpus {
   Fingerprint of;
   Signature signature;

@@ -38,7 +38,7 @@ absl::StatusOr<CudaCommunicator> MakeCudaCommunicator(const c10::intrusive_ptr<c
                                                       at::Device device, std::shared_ptr<TensorCommunicator> host,
                                                       int64_t index);
 
-// Returns a function that agrees through another communicator, in order with its own calls.
+// Returns a function that makes ranks agree through the communicator `host`, in order with the calls of `host`.
 std::function<absl::Status(const absl::Status& own, const Signature& problem)> AgreeThrough(
     std::shared_ptr<TensorCommunicator> host);
 

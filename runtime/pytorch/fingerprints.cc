@@ -1,5 +1,5 @@
 // torch.ops.reshard._fingerprints: this library's fingerprints of tensors, summed over a group; _local_fingerprints: of
-// what is in this process, whatever it is a part of.
+// tensors of this process, whatever they are parts of.
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
@@ -22,7 +22,7 @@ absl::StatusOr<ContentFingerprint> PartOf(const at::Tensor& local, const std::st
   ASSIGN_OR_RETURN(const Layout layout, known);
   const std::optional<int64_t> position = layout.mesh().Position(rank);
   if (!position) return ContentFingerprint();
-  // From a GPU one tensor at a time is copied.
+  // Tensors are copied from a GPU one at a time.
   const at::Tensor host = pytorch::Resolved(local.detach()).to(at::kCPU);
   RETURN_IF_ERROR(pytorch::CheckTensor(host, at::kCPU));
   return FingerprintOf(name, pytorch::ViewOf(host), layout, *position);
@@ -44,8 +44,8 @@ absl::Status AddParts(at::TensorList locals, const c10::List<std::string>& names
   return absl::OkStatus();
 }
 
-// Per tensor the low and the high half of its fingerprint, as int64 of the same bits; the same on all ranks. Without a
-// name of a group, this process is alone.
+// Returns for each tensor the low and high halves of its fingerprint, as int64 with the same bits; the same on all
+// ranks. Without a group name, this process is alone.
 at::Tensor Fingerprints(at::TensorList locals, const c10::List<std::string>& names,
                         const c10::List<std::string>& meshes, const c10::List<std::string>& layouts,
                         const std::string& group) {
@@ -84,7 +84,8 @@ absl::StatusOr<ContentFingerprint> OfWhole(const at::Tensor& local) {
   return PartOf(local, "", EvenLayout(Mesh(), local.sizes().vec()), 0);
 }
 
-// Per tensor the low and the high half of the fingerprint that it has as a whole, without a name; asks nobody.
+// Returns for each tensor the low and high halves of the fingerprint of the local tensor as a whole, without a name.
+// Involves no other rank.
 at::Tensor LocalFingerprints(at::TensorList locals) {
   const at::Tensor sums = at::zeros({static_cast<int64_t>(locals.size()), 2}, at::kLong);
   auto* const lanes = sums.mutable_data_ptr<int64_t>();

@@ -12,11 +12,11 @@
 namespace reshard::pytorch {
 namespace {
 
-// A job that makes up new texts forever does not fill the memory with them.
+// A limit, so that a job that makes up new texts forever does not fill the memory with them.
 constexpr size_t kMostTexts = 1 << 16;
 
-// State: what was parsed, by the text of the mesh and then that of the layout. Invariant: layouts over one text of a
-// mesh share that mesh.
+// State: the parsed layouts, by the text of the mesh, then by that of the layout. Invariant: layouts over one mesh text
+// share one mesh.
 class Parsed {
  public:
   absl::StatusOr<Layout> Find(std::string_view mesh, std::string_view layout) {
@@ -47,7 +47,7 @@ class Parsed {
   };
 
   status::Mutex mutex_;
-  size_t parsed_ ABSL_GUARDED_BY(mutex_) = 0;  // since the maps were empty
+  size_t parsed_ ABSL_GUARDED_BY(mutex_) = 0;  // since the maps were last empty
   absl::flat_hash_map<std::string, OverMesh> meshes_ ABSL_GUARDED_BY(mutex_);
 };
 

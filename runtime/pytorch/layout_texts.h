@@ -1,4 +1,4 @@
-// Layouts as the dispatcher passes them on, which knows no other types than text and tensors.
+// Layouts as text: the dispatcher passes on only text and tensors.
 #ifndef RESHARD_RUNTIME_PYTORCH_LAYOUT_TEXTS_H_
 #define RESHARD_RUNTIME_PYTORCH_LAYOUT_TEXTS_H_
 
@@ -13,11 +13,11 @@
 
 namespace reshard::pytorch {
 
-// Parses, or finds what this process parsed before: a job says the same few texts at every step. Any thread.
-// InvalidArgument: text that does not parse.
+// Parses a layout, or returns what this process parsed before: a job passes the same few texts at every step.
+// Thread-safe. InvalidArgument: text that does not parse.
 absl::StatusOr<Layout> LayoutOf(std::string_view mesh, std::string_view layout);
 
-// One tensor's problem as text; target_mesh is empty if it is that of the source.
+// One tensor's problem as text; target_mesh is empty if it is the mesh of the source.
 struct ProblemTexts {
   std::string_view mesh;
   std::string_view target_mesh;
@@ -26,8 +26,8 @@ struct ProblemTexts {
   bool operator==(const ProblemTexts&) const = default;
 };
 
-// The problems of `count` tensors, of which texts(i) gives the i-th. Their dtype is left to the tensors. Errors begin
-// with "tensor 3: " unless there is only one.
+// Parses the problems of `count` tensors; texts(i) gives the i-th. The dtypes are left to the tensors. Errors begin
+// with "tensor 3: " unless there is only one tensor.
 absl::StatusOr<std::vector<Problem>> ProblemsOf(size_t count, absl::FunctionRef<ProblemTexts(size_t)> texts);
 
 }  // namespace reshard::pytorch

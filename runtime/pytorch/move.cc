@@ -40,8 +40,8 @@ absl::StatusOr<std::vector<Problem>> ProblemsOfMoves(at::TensorList tensors,
 
 bool IsLazy(const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg(); }
 
-// Executes, or tells the others why not. The dtypes of the problems are filled in. `results` holds the destinations, or
-// gets them when it is empty.
+// Executes the problems, or tells the other ranks why it cannot. Fills in their dtypes. `results` holds the
+// destinations; if it is empty, new ones are put there.
 absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>> problems,
                      TensorCommunicator& communicator, std::optional<int64_t> memory_limit_bytes,
                      std::vector<at::Tensor>* results) {
@@ -75,7 +75,7 @@ absl::Status Execute(at::TensorList tensors, absl::StatusOr<std::vector<Problem>
       }
       *results = NewTensors(specs, communicator.device());
     }
-    // What a plan flattens must be evenly apart; other strides are moved as they are.
+    // What a plan flattens must be evenly spaced in memory; otherwise tensors are moved with their own strides.
     const bool dense = (*prepared)->flattens();
     if (lazy || dense) {
       for (const at::Tensor& tensor : tensors) {
@@ -121,7 +121,7 @@ Move MoveOf(const Layout& source, const Layout& target) {
 Move Move::Back() const {
   assert(gradient.has_value());
   Move back{gradient->from, gradient->to, Gradient{source, target, gradient->scale}};
-  // Where the gradient of a partial sum is a replica, what comes back to it is a replica, too.
+  // If the gradient of a partial sum is replicated, its own gradient is replicated, too.
   if (source.partial() && !gradient->from.partial()) {
     back.gradient->from = source.WithoutPartial();
     back.gradient->to = target.WithoutPartial();

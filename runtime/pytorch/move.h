@@ -63,24 +63,24 @@ std::vector<at::Tensor> RunProblems(at::TensorList tensors, absl::StatusOr<std::
                                     TensorCommunicator& communicator,
                                     std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
-// The size of a dimension of which each of `ranks` ranks holds `local` elements. InvalidArgument: it does not fit 64
-// bits.
+// The global size of a dimension if each of `ranks` ranks holds `local` elements of it. InvalidArgument: it does not
+// fit in 64 bits.
 absl::StatusOr<int64_t> GlobalSize(int64_t local, int64_t ranks);
 
 // The local shape of a result on `rank`.
 std::vector<int64_t> ResultShape(const Layout& target, int64_t rank);
 
-// True when the dispatcher would do nothing on the way to the kernels: nothing is differentiated or traced. A thousand
-// small tensors cost more there than they cost to move.
+// True when the dispatcher would do nothing on the way to the kernels: nothing is differentiated or traced. For a
+// thousand small tensors, dispatch costs more than the move.
 bool NeedsNoDispatch(at::TensorList tensors);
 
-// Differentiable, traceable: through the dispatcher where the tensor needs it.
+// Executes the move, differentiable and traceable: through the dispatcher where the tensor needs it.
 at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::string& group);
 // Rank r sends `up` to rank r+1 and `down` to rank r-1; returns (up of r-1, down of r+1), with zeros if there is no
 // such rank.
 std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
                                                   const std::string& group);
-// The device of a call with this tensor: that of the tensor or, if it is undefined, the host if the group has a backend
+// The device of a call with this tensor: the tensor's own or, if it is undefined, the host if the group has a backend
 // for it, else the current GPU.
 at::Device DeviceOf(const at::Tensor& tensor, const std::string& group);
 // For a rank that cannot take part: tells the group and throws `status`. For tensors that are only traced, it only

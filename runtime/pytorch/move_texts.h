@@ -1,5 +1,4 @@
-// Moves as the dispatcher passes them on, which knows no other types than text, numbers and tensors: what a traced
-// graph holds.
+// Moves as text and numbers: the dispatcher passes on only text, numbers and tensors. A traced graph holds this form.
 #ifndef RESHARD_RUNTIME_PYTORCH_MOVE_TEXTS_H_
 #define RESHARD_RUNTIME_PYTORCH_MOVE_TEXTS_H_
 
@@ -10,7 +9,7 @@
 
 namespace reshard::pytorch {
 
-// The arguments of torch.ops.reshard._move beside the tensor and the group.
+// The arguments of torch.ops.reshard._move other than the tensor and the group.
 struct MoveTexts {
   std::string mesh;  // of the source
   std::string source;

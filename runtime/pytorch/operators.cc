@@ -82,7 +82,7 @@ at::Tensor MoveMeta(const at::Tensor& tensor, c10::string_view mesh, c10::string
   return at::empty(pytorch::ResultShape(*result, rank), tensor.options());
 }
 
-// What a node of the graph remembers is text: compiled autograd hashes it.
+// The node of the graph stores text: compiled autograd hashes it.
 class MoveFunction : public ::torch::autograd::Function<MoveFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const pytorch::MoveTexts& move,
@@ -153,7 +153,7 @@ std::tuple<at::Tensor, at::Tensor> PassOnNow(const at::Tensor& up, const at::Ten
   at::Tensor below = at::zeros_like(up, up.options(), at::MemoryFormat::Contiguous);
   at::Tensor above = at::zeros_like(down, down.options(), at::MemoryFormat::Contiguous);
   if (pairs == 0) return {below, above};
-  // One mesh of the ranks that give and one of those that get, so that nothing wraps around.
+  // One mesh of the ranks that send and one of those that receive, so that nothing wraps around.
   const auto move = [pairs](const at::Tensor& part, int64_t from, int64_t to) -> absl::StatusOr<pytorch::Move> {
     const auto layout = [&](int64_t first) -> absl::StatusOr<Layout> {
       ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create({{"r", pairs}}, first));

@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<pytorch::Move>> MovesOf(absl::Span<const Layout> sour
   return moves;
 }
 
-// What a node of the graph remembers: which moves, over which communicator.
+// What the node of the graph stores: which moves, over which communicator.
 struct Remembered : ::torch::CustomClassHolder {
   std::vector<pytorch::Move> moves;
   std::vector<std::vector<c10::SymInt>> sizes;  // of the inputs

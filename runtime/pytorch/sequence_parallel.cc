@@ -125,7 +125,7 @@ absl::StatusOr<pytorch::Move> AllGatherMove(std::vector<int64_t> sizes, int64_t 
   ASSIGN_OR_RETURN(const Layout source, member.Shards(sizes, wrapped));
   ASSIGN_OR_RETURN(const Layout target, member.Whole(sizes));
   pytorch::Move move = pytorch::MoveOf(source, target);
-  // Every rank goes on with the result in its own way, so gradients add up.
+  // Every rank uses the result in its own way, so gradients add up.
   ASSIGN_OR_RETURN(move.gradient->from, target.WithPartial(Partial{ReduceOp::kSum, {member.axis()}}));
   return move;
 }
@@ -231,7 +231,8 @@ std::optional<at::Tensor> Gather(const at::Tensor& x, int64_t dst, int64_t dim, 
   const bool differentiated = at::GradMode::is_enabled() && x.requires_grad();
   const at::Tensor nothing = pytorch::DispatchMove(x.detach(), move, name);
   if (differentiated) {
-    // No result, so nothing leads the backward pass here. Whatever else leads it to x takes part in the scatter.
+    // There is no result here that would lead the backward pass to x. When anything else does, this rank takes part in
+    // the scatter.
     const auto awaited = std::make_shared<bool>(true);
     x.register_hook([awaited, move, name, nothing](const at::Tensor& gradient) {
       if (!std::exchange(*awaited, false)) return gradient;
@@ -261,7 +262,7 @@ std::tuple<at::Tensor, at::Tensor> ExchangeOverlappingRegions(const at::Tensor& 
   const at::Tensor a = data.narrow(-1, chunk - width, width);
   const at::Tensor b = data.narrow(-1, 2 * chunk - width, width);
   const auto [previous, next] = pytorch::DispatchPassOn(a, b, name);
-  // Nothing comes to the last rank from above: it goes on with its own.
+  // Nothing comes to the last rank from above: it keeps its own.
   return {previous, member.rank == member.ranks - 1 ? next + a : next};
 }
 

@@ -55,7 +55,7 @@ class TensorCommunicator::Worker {
       {
         const status::MutexLock lock(mutex_);
         changed_.Wait(mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !tasks_.empty(); });
-        if (tasks_.empty()) return;  // what was given is done before stopping
+        if (tasks_.empty()) return;  // all tasks are done before it stops
         task = std::move(tasks_.front());
         tasks_.pop_front();
         busy_ = true;
@@ -79,7 +79,7 @@ class TensorCommunicator::Worker {
 
 namespace {
 
-// Host memory: what travels is copied by processors and goes through sockets.
+// Host memory: processors copy the data, and sockets carry it.
 RedistributorOptions HostOptions() {
   RedistributorOptions options;
   absl::StatusOr<Topology> cpu = Topology::Preset("cpu");
@@ -103,7 +103,7 @@ class Registry {
     return *registry;
   }
 
-  // Held while one is made, so that there is one.
+  // Held while a communicator is made, so that only one is made.
   status::Mutex making;
 
   std::shared_ptr<TensorCommunicator> Find(const std::string& name, const Group& group, at::Device device) {
@@ -112,7 +112,7 @@ class Registry {
     return found != known_.end() && found->second.IsOf(group) ? found->second.communicator : nullptr;
   }
 
-  // How many of the group's are for GPUs, and any one of these.
+  // How many of the group's communicators are for GPUs, and one of these.
   std::pair<int64_t, std::shared_ptr<TensorCommunicator>> OnGpus(const Group& group) {
     const status::MutexLock lock(mutex_);
     std::pair<int64_t, std::shared_ptr<TensorCommunicator>> found;
@@ -130,13 +130,13 @@ class Registry {
                             Known{c10::weak_intrusive_ptr<c10d::ProcessGroup>(group), communicator, getpid()});
   }
 
-  // Takes out those of the group of that name, or of all groups, and those whose groups are gone. The caller closes
-  // them: that waits for threads, which no lock may be held for.
+  // Removes and returns the communicators of the group of that name (nullopt: of all groups), and those whose groups
+  // are gone. The caller closes them: that waits for threads, and no lock may be held meanwhile.
   std::vector<std::shared_ptr<TensorCommunicator>> Take(const std::optional<std::string>& name) {
     return TakeThose(
         [&](const std::string& of, const Known& known) { return !name || of == *name || known.group.expired(); });
   }
-  // Only those whose groups are gone, or whose name another group has by now.
+  // Only those whose groups are gone, or whose name a different group has by now.
   std::vector<std::shared_ptr<TensorCommunicator>> TakeGone(const std::string& name, const Group& group) {
     return TakeThose([&](const std::string& of, const Known& known) {
       return known.group.expired() || (of == name && !known.IsOf(group));
@@ -145,8 +145,8 @@ class Registry {
 
  private:
   struct Known {
-    // Without a reference, which might be the last by the time it is let go: a group waits for its threads then, and we
-    // hold a lock. As long as the other group and the weak reference are there, no third one has this address.
+    // Takes no reference, which might be the last one when it is dropped: the group would then wait for its threads
+    // while we hold a lock. While the other group and the weak reference exist, no third group can have this address.
     bool IsOf(const Group& other) const { return group._unsafe_get_target() == other.get(); }
 
     c10::weak_intrusive_ptr<c10d::ProcessGroup> group;
@@ -166,7 +166,7 @@ class Registry {
       if (it->second.process == getpid()) {
         taken.push_back(std::move(it->second.communicator));
       } else {
-        // A forked child's copy, without the threads that its end would wait for: left as it is.
+        // A forked child's copy, without the threads that its destructor would wait for: leaked.
         static_cast<void>(new std::shared_ptr<TensorCommunicator>(std::move(it->second.communicator)));
       }
       it = known_.erase(it);
@@ -178,7 +178,7 @@ class Registry {
   std::map<std::pair<std::string, std::string>, Known> known_ ABSL_GUARDED_BY(mutex_);  // by name and device
 };
 
-// The global ranks of a group's ranks. Groups do not say so themselves, but PyTorch's backends do; a backend that does
+// The global ranks of a group's ranks. Groups do not tell them, but PyTorch's backends do. A group whose backend does
 // not, and the default group, which lists none, count as all ranks of the job.
 std::vector<int64_t> GlobalRanks(const Group& group) {
   std::vector<int64_t> ranks;
@@ -215,7 +215,7 @@ std::shared_ptr<TensorCommunicator> TensorCommunicator::OfGroup(const std::strin
   Registry& registry = Registry::Get();
   std::shared_ptr<TensorCommunicator> made = registry.Find(name, group, device);
   if (made != nullptr) return made;
-  // Where nobody called Forget.
+  // In case nothing called Forget.
   for (const std::shared_ptr<TensorCommunicator>& gone : registry.TakeGone(name, group)) gone->Close();
   if (device.is_cpu()) {
     const status::MutexLock lock(registry.making);
@@ -269,7 +269,7 @@ void TensorCommunicator::Close() {
     worker = std::move(worker_);
   }
   if (worker != nullptr) worker->WaitUntilIdle();
-  worker = nullptr;  // its thread ends here, or with the call that waits for it, too
+  worker = nullptr;  // its thread ends here, or with another call that waits for it
   communicator().Close();
 }
 

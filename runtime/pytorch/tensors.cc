@@ -108,7 +108,7 @@ std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs, at::
   if (total >= kLeast) {
     block.reset(new SharedBlock);
     block->users = 1;
-    block->bytes = std::max(total, int64_t{1} << 20);  // from here on the pool keeps it
+    block->bytes = std::max(total, int64_t{1} << 20);  // the pool keeps blocks from this size on
     block->data = static_cast<char*>(host::AcquireHostBlock(block->bytes));
     TORCH_CHECK_WITH(OutOfMemoryError, block->data != nullptr, "no memory for ", block->bytes, " bytes");
   }

@@ -27,9 +27,9 @@ TensorView MutableViewOf(const at::Tensor& tensor);
 // An uninitialized dense host tensor. Large ones come from the pool and are returned to it.
 at::Tensor NewTensor(at::IntArrayRef shape, at::ScalarType type);
 
-// Many such tensors, on any device. On the host small ones share a block of the pool, each with a storage of its own:
-// the memory of a thousand allocations would be returned to the system, and its pages created again, at every call. On
-// GPUs they come from torch's own allocator, which caches.
+// Many such tensors, on any device. On the host small ones share a block of the pool, each with its own storage: the
+// memory of a thousand allocations would be returned to the system and its pages created again at every call. On GPUs
+// they come from torch's caching allocator.
 struct NewTensorSpec {
   at::IntArrayRef shape;
   at::ScalarType type = at::kByte;
@@ -39,12 +39,12 @@ std::vector<at::Tensor> NewTensors(const std::vector<NewTensorSpec>& specs, at::
 // The tensor with lazy conjugation and negation resolved; the tensor itself if there is none.
 at::Tensor Resolved(const at::Tensor& tensor);
 
-// Throws the exception that corresponds to the error, see include/reshard/torch/redistribute.h. `rank` is this rank,
-// or negative in a call that is of no group; the message of an error of its own begins with "rank N: ".
+// Throws the exception that corresponds to the error, see include/reshard/torch/redistribute.h. `rank` is this rank, or
+// negative in a call without a group; messages of this rank's own errors begin with "rank N: ".
 [[noreturn]] void Throw(const absl::Status& status, int64_t rank);
 
-// The value of a call that asks nobody, so that there is no rank to name. Throws c10::NotImplementedError for
-// Unimplemented, c10::ValueError for everything else.
+// Returns the value of a call that involves no other rank, so that there is no rank to name. Throws
+// c10::NotImplementedError for Unimplemented, c10::ValueError for everything else.
 template <typename T>
 T ValueOrThrow(const absl::StatusOr<T>& result) {
   if (result.ok()) return *result;

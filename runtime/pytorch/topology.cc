@@ -47,7 +47,8 @@ absl::StatusOr<std::optional<Topology>> ReadEnvironment() {
   return *parsed;
 }
 
-// How many of the group's devices a domain has at most, or nullopt if its domains are not runs of that length.
+// How many of the group's devices a domain has; the last domain may have fewer. Nullopt if they are not one run of that
+// length per domain.
 std::optional<int64_t> RunLength(absl::Span<const int64_t> ranks, int64_t devices) {
   std::vector<int64_t> seen, lengths;
   for (const int64_t rank : ranks) {
@@ -94,7 +95,7 @@ absl::StatusOr<std::optional<Topology>> ConfiguredTopology() {
     const status::MutexLock lock(configured.mutex);
     if (configured.topology) return configured.topology;
   }
-  // A job's environment does not change: read once, the error, too.
+  // A job's environment does not change: it is read once, even if that is an error.
   static const auto* const environment = new absl::StatusOr<std::optional<Topology>>(ReadEnvironment());
   return *environment;
 }

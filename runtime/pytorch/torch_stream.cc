@@ -16,7 +16,7 @@ namespace {
 
 const c10::impl::DeviceGuardImplInterface& Cuda() { return *c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA); }
 
-// One per GPU: asynchronous calls come one after the other anyway.
+// One side stream per GPU: asynchronous calls run one after the other anyway.
 c10::Stream SideStreamOf(at::Device device) {
   static std::mutex* const mutex = new std::mutex;
   static auto* const streams = new std::map<c10::DeviceIndex, c10::Stream>;
@@ -26,7 +26,7 @@ c10::Stream SideStreamOf(at::Device device) {
   return streams->emplace(device.index(), Cuda().getStreamFromGlobalPool(device, false)).first->second;
 }
 
-// The allocator must not give the memory away before the stream is done with it.
+// Keeps the allocator from reusing the memory before the stream is done with it.
 void KeepFor(const std::vector<at::Tensor>& tensors, const c10::Stream& stream) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.defined() && tensor.is_cuda()) {

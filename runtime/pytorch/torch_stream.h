@@ -1,5 +1,5 @@
-// Torch's streams and GPU memory, through the device-independent interfaces of libc10: so a library that links only to
-// the CPU part of torch works with whatever the process has loaded.
+// Torch's streams and GPU memory, through the device-independent interfaces of libc10, so that a library that links
+// only the CPU part of torch works with whatever the process has loaded.
 #ifndef RESHARD_RUNTIME_PYTORCH_TORCH_STREAM_H_
 #define RESHARD_RUNTIME_PYTORCH_TORCH_STREAM_H_
 
@@ -15,7 +15,7 @@
 
 namespace reshard::pytorch {
 
-// torch.cuda.current_stream(device) of this thread, as the driver knows it.
+// torch.cuda.current_stream(device) of this thread, as a handle of the driver.
 cuda::CudaStream CurrentStreamOf(at::Device device);
 
 // Memory from torch's caching allocator, so that intermediates and staging need no second pool. The allocator orders
@@ -31,7 +31,7 @@ class TorchDeviceMemory final : public cuda::DeviceMemory {
   const at::Device device_;
 };
 
-// One piece of work on another stream than the caller's: it begins after what the caller has enqueued so far, and the
+// One piece of work on a stream other than the caller's: it begins after what the caller has enqueued so far, and the
 // streams that use its results wait for it.
 class SideStream {
  public:

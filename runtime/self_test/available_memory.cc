@@ -25,7 +25,7 @@ int64_t ReadNumber(const char* path) {
   return absl::SimpleAtoi(ReadAll(path), &value) ? value : -1;
 }
 
-// What is left below a limit, or nothing less than everything where there is no limit.
+// What is left below a limit; the largest int64 if there is no limit.
 int64_t Left(const char* limit_path, const char* used_path) {
   const int64_t limit = ReadNumber(limit_path);
   const int64_t used = ReadNumber(used_path);

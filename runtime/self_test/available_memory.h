@@ -8,7 +8,7 @@
 namespace reshard::self_test {
 
 // Bytes that can be used without swapping: what the kernel calls available, or what is left of the control group's
-// limit if that is less. The largest int64 where the machine does not say.
+// limit if that is less. The largest int64 if the machine does not tell.
 int64_t AvailableMemoryBytes();
 
 // The value of "MemAvailable:" in the text of /proc/meminfo, in bytes, or -1.

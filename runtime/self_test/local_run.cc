@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The comparison with memcpy uses buffers of at least this size a thread, if there is so much to copy.
+// The comparison with memcpy uses buffers of at least this size per thread, if there is that much to copy.
 constexpr int64_t kMemcpyBufferMin = int64_t{64} << 20;
 
 double Median(std::vector<double> values) {
@@ -54,7 +54,7 @@ class LocalRun {
   absl::StatusOr<RunReport> Run();
 
  private:
-  // One a repetition.
+  // One per repetition.
   struct Times {
     std::vector<double> plan;
     // Of the ranks that copy.
@@ -92,7 +92,7 @@ class LocalRun {
   RunReport report_;
 };
 
-// Everything that may be refused, before a thread starts.
+// Checks everything that may be refused, before a thread starts.
 absl::Status LocalRun::Prepare() {
   if (options_.repeat < 0) return absl::InvalidArgumentError("a negative number of repetitions");
   devices_ = DevicesOf(plan_.source.mesh(), plan_.target.mesh());
@@ -154,7 +154,7 @@ absl::Status LocalRun::Time(Communicator& comm, self_test::RankRun& run, size_t 
       RETURN_IF_ERROR(memory->Allocate(memcpy_buffer_));
     }
   }
-  // The first repetition warms up. Plan and memcpy take turns, so that what else the machine does meets both.
+  // The first repetition warms up. Plan and memcpy take turns, so that other load on the machine affects both.
   for (int64_t repetition = -1; repetition < options_.repeat; ++repetition) {
     absl::Status met = comm.Barrier();
     if (!met.ok()) return met;
@@ -199,7 +199,7 @@ absl::Status LocalRun::TimeFresh(Communicator& comm, self_test::RankRun& run, si
       const std::unique_ptr<char, self_test::FreeMemory> to(static_cast<char*>(std::malloc(piece)));
       if (to == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", piece, " bytes"));
       std::memcpy(to.get(), from.data(), piece);
-      __asm__ volatile("" : : "r"(to.get()) : "memory");  // else nobody reads it, and the compiler drops the copy
+      __asm__ volatile("" : : "r"(to.get()) : "memory");  // else nothing reads it, and the compiler drops the copy
       end = Clock::now();
     }
     if (repetition >= 0) times.memcpy.emplace_back(start, end);
@@ -227,8 +227,8 @@ LocalRun::Medians LocalRun::MediansOf(Times RankResult::*times) const {
   std::vector<double> copies;
   for (size_t r = 0; r < (results_[0].*times).plan.size(); ++r) {
     double slowest = 0.0;
-    // A plan's ranks wait for each other, so the slowest one's time has all of it. The threads that only copy do not:
-    // their time runs from the first start to the last end.
+    // A plan's ranks wait for each other, so the slowest one's time covers all of it. The threads that only copy do
+    // not: their time runs from the first start to the last end.
     auto start = Clock::time_point::max();
     auto end = Clock::time_point::min();
     for (const RankResult& result : results_) {

@@ -81,7 +81,7 @@ void Put(char* element, T value) {
   std::memcpy(element, &value, sizeof(value));
 }
 
-// The code of an integer that an f8 type with so many bits of mantissa holds exactly.
+// The code of an integer that an f8 type with this many mantissa bits holds exactly.
 uint8_t Float8Of(int64_t value, int mantissa_bits, int bias) {
   if (value == 0) return 0;
   const auto magnitude = static_cast<uint64_t>(value < 0 ? -value : value);
@@ -177,7 +177,7 @@ LogicalContent::Number LogicalContent::Contribution(uint64_t hash, const Contrib
               static_cast<int64_t>(1 + ((hash >> 40) + y * 5) % 3)};
     case ReduceOp::kAvg: {
       Number value{static_cast<int64_t>(32 + (hash >> 16) % 32), static_cast<int64_t>(32 + (hash >> 24) % 32)};
-      size_t every = 1;  // so many digits, one adds to the average
+      size_t every = 1;  // one of this many digits adds to the average
       if (f8) {          // at most four do, the result stays between 3 - 4 * 2 and 4 + 4
         value.re = static_cast<int64_t>(3 + (hash >> 16) % 2);
         every = (digits_.size() + 3) / 4;

@@ -18,7 +18,7 @@
 
 namespace reshard::self_test {
 
-// Bytes around a fragment that nobody may write to.
+// Bytes around a fragment that nothing may write to.
 inline constexpr int64_t kMargin = 64;
 
 // Memory from malloc.
@@ -43,7 +43,7 @@ class Painted {
 // Bytes of the fragment that a device holds under a layout; 0 outside its mesh.
 int64_t FragmentBytes(const Layout& layout, DType dtype, int64_t device);
 
-// Bytes that a rank's fragments, their margins and the intermediates of a plan take. The largest int64 where that is
+// Bytes that a rank's fragments, their margins and the intermediates of a plan take. The largest int64 if they take
 // more.
 int64_t MemoryNeeded(const Plan& plan, int64_t device);
 
@@ -53,7 +53,8 @@ absl::Status CheckMemory(int64_t needed, int64_t limit);
 // 3/4 of what the machine has available.
 int64_t MemoryLimit();
 
-// One for each time that a plan is run to be checked: types of one or two bytes and contributions twice.
+// One for each time that a plan is run to be checked: two for types of one or two bytes and for contributions, else
+// one.
 absl::StatusOr<std::vector<LogicalContent>> ContentsFor(const Plan& plan);
 
 // See above. What is passed must outlive it.

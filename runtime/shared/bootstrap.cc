@@ -17,13 +17,13 @@
 namespace reshard::shared {
 namespace {
 
-// What goes with the descriptor.
+// The message that carries the descriptor.
 struct Hello {
   uint64_t magic = 0x7265736861726448;
   int64_t rank = 0;
 };
 
-// The address of that name in the abstract namespace: nothing is left of it when the process ends.
+// Fills in the address for that name in the abstract namespace, which leaves nothing behind when the process ends.
 socklen_t AddressOf(const SocketName& name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
@@ -32,13 +32,13 @@ socklen_t AddressOf(const SocketName& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
 }
 
-// Of whoever is at the other end; false unless it is this user.
+// Gets the credentials of the process at the other end; false unless it belongs to this user.
 bool OfThisUser(int fd, ucred* peer) {
   socklen_t length = sizeof(*peer);
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &length) == 0 && peer->uid == geteuid();
 }
 
-// A hello with room for one descriptor, as sendmsg and recvmsg take it. Stays where it is made.
+// A hello with room for one descriptor, in the form that sendmsg and recvmsg take. Not movable: it points into itself.
 struct Parcel {
   Parcel() {
     message.msg_iov = &data;
@@ -66,7 +66,7 @@ bool Pass(int fd, int64_t rank, int memory) {
   return sendmsg(fd, &parcel.message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(Hello));
 }
 
-// What was passed, which has to be there already; no descriptor where it is anything else.
+// Receives what Pass sent, which must have arrived already; returns no descriptor for anything else.
 Descriptor Passed(int fd, int64_t* rank) {
   Parcel parcel;
   msghdr& message = parcel.message;
@@ -94,7 +94,7 @@ absl::StatusOr<Bootstrap> Bootstrap::Listen(int64_t rank) {
   Descriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
   const socklen_t length = AddressOf(name, &address);
-  // The system cuts the backlog to what it allows; a rank that does not fit is not shared with.
+  // The system caps the backlog; this rank does not share memory with ranks that do not fit in it.
   constexpr int kBacklog = 1 << 16;
   if (!listener || bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       listen(listener.get(), kBacklog) != 0) {
@@ -154,7 +154,7 @@ void Bootstrap::Accept() {
     accepted.rank = rank;
     accepted.segment = *std::move(segment);
     accepted.connection = std::move(connection);
-    // A process of another pid namespace has no number here.
+    // A process in another pid namespace has no pid here.
     if (peer.pid > 0) accepted.process = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   }
   listener_ = Descriptor();
@@ -169,7 +169,7 @@ std::vector<LocalPeer> Bootstrap::Keep(const std::vector<bool>& mutual) {
   std::vector<LocalPeer> kept;
   for (size_t r = 0; r < accepted_.size(); ++r) {
     if (!mutual[r] || !accepted_[r].segment) continue;
-    // One of the two connections of each pair is enough: that which the lower rank made.
+    // One of a pair's two connections is enough: the one that the lower rank made.
     if (rank_ < static_cast<int64_t>(r)) accepted_[r].connection = std::move(reached_[r]);
     kept.push_back(std::move(accepted_[r]));
   }

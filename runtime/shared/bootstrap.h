@@ -1,14 +1,14 @@
-// How the ranks of one host find each other, and pass each other their memory.
+// How the ranks of one host find each other and map each other's memory.
 //
-// Two ranks share a host when one can reach the other's Unix socket and map its memory, not when names agree. The
-// socket's name is in no file system and is a random number; both ends of a connection must be of the same
-// user. Afterwards a connection is kept for each pair: it ends with either process, however that ends.
+// Two ranks share a host if one can reach the other's Unix socket and map its memory, not if their host names agree.
+// The socket's name is a random number and is in no file system; both ends of a connection must belong to the same
+// user. One connection per pair is kept afterwards: it closes when either process ends, however it ends.
 //
-// The ranks communicate in between by means of their own, all of them at each of these points:
-//   1. everybody listens, and tells everybody its name                    name()
-//   2. everybody connects to everybody and passes its memory              Offer()
-//   3. once all have: everybody maps what it was passed                   Accept(), mapped()
-//   4. once all know who has mapped whose: what is mutual is kept         Keep()
+// Between these steps all ranks communicate by other means:
+//   1. every rank listens and tells all others its name                   name()
+//   2. every rank connects to all others and passes its memory            Offer()
+//   3. once all have: every rank maps what it was passed                  Accept(), mapped()
+//   4. once all know who mapped whose memory: mutual mappings are kept    Keep()
 // Nothing here waits for another rank.
 #ifndef RESHARD_RUNTIME_SHARED_BOOTSTRAP_H_
 #define RESHARD_RUNTIME_SHARED_BOOTSTRAP_H_
@@ -25,39 +25,39 @@
 
 namespace reshard::shared {
 
-// Of a socket. All zero: this rank shares nothing.
+// The name of a rank's socket. All zero: the rank shares nothing.
 using SocketName = std::array<uint64_t, 2>;
 
 // Another rank of the host.
 struct LocalPeer {
   int64_t rank = 0;
   Segment segment;        // its memory
-  Descriptor connection;  // ends when it is gone
-  Descriptor process;     // a pidfd of it, where the system has them: forked children keep connections open
+  Descriptor connection;  // closes when the rank is gone
+  Descriptor process;     // its pidfd, where the system has them: forked children keep connections open
 };
 
 class Bootstrap {
  public:
-  // Unavailable: this process cannot listen.
+  // Listens on a new socket with a random name. Unavailable: this process cannot listen.
   static absl::StatusOr<Bootstrap> Listen(int64_t rank);
 
   const SocketName& name() const { return name_; }
 
-  // names[r] is that of rank r. Connects to all that can be reached, makes the memory that is shared with these, and
-  // passes it to them. ResourceExhausted: there is no memory for it; then nothing was passed.
+  // Connects to all ranks that can be reached, makes the memory that is shared with them, and passes it to them.
+  // names[r] is the socket name of rank r. ResourceExhausted: there is no memory for it; nothing was passed then.
   absl::Status Offer(absl::Span<const SocketName> names);
 
-  // Maps the memory of all that passed it to this rank, which connected to it before. What does not come from a rank of
-  // this world, or cannot be mapped, counts as not passed.
+  // Accepts the connections that other ranks made in Offer and maps the memory that they passed. What does not come
+  // from a rank of this world, or cannot be mapped, counts as not passed.
   void Accept();
 
   // Whether this rank has mapped the memory of rank r.
   bool mapped(int64_t r) const;
 
-  // The peers for which mutual[r] holds, ascending by rank. mutual(r) implies mapped(r), and is the same on both
-  // sides.
+  // Returns the peers r for which mutual[r] holds, ascending by rank, and drops the others. mutual[r] implies mapped(r)
+  // and is the same on both sides.
   std::vector<LocalPeer> Keep(const std::vector<bool>& mutual);
-  // The memory that Offer made; nothing if nobody was reached.
+  // Returns the memory that Offer made; empty if no rank was reached.
   Segment TakeSegment() { return std::move(segment_); }
 
  private:

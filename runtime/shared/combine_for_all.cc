@@ -9,19 +9,19 @@
 namespace reshard::shared {
 namespace {
 
-// Bytes that are combined into a slot before they are copied from it: they are still in the nearest caches.
+// Bytes that are combined into a slot before they are copied out of it, while they are still in the nearest caches.
 constexpr int64_t kBlock = int64_t{32} << 10;
 
 // What travels between this rank and one other.
 struct Exchange {
-  const Outgoing* contributed = nullptr;  // to what it combines, if anything
-  Incoming* contributions = nullptr;      // to what this rank combines, if anything
-  Incoming* results = nullptr;            // of what it combines, if anything
+  const Outgoing* contributed = nullptr;  // what this rank contributes to the peer's results, if anything
+  Incoming* contributions = nullptr;      // what the peer contributes to this rank's results, if anything
+  Incoming* results = nullptr;            // the peer's results, if any
 };
 
 }  // namespace
 
-// The results of this rank are packed once for all, by being combined where they are packed.
+// This rank packs its results once for all receivers, by combining them directly in the slot.
 absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::MessagePart> sends,
                                                   absl::Span<const int64_t> senders,
                                                   absl::Span<const packed::MessagePart> results, CombineInto combine,

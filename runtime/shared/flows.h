@@ -16,7 +16,7 @@
 
 namespace reshard::shared {
 
-// The same pieces for one peer or more.
+// Pieces that one or more peers receive alike.
 struct Outgoing {
   struct Receiver {
     size_t peer = 0;   // its index among the peers
@@ -25,9 +25,9 @@ struct Outgoing {
   std::vector<Receiver> to;
   absl::Span<const packed::MessagePart> pieces;
   SlotCuts left;
-  std::vector<Cut> cuts;              // of the slot in work
+  std::vector<Cut> cuts;              // of the current slot
   int64_t slots = 0;                  // filled so far
-  const Outgoing* results = nullptr;  // for the same peer, where these are contributions: see ResultIsNext
+  const Outgoing* results = nullptr;  // if these are contributions: the results for the same peer, see ResultIsNext
 };
 
 // What comes from one peer.
@@ -35,17 +35,17 @@ struct Incoming {
   size_t peer = 0;  // its index among the peers
   const Segment* segment = nullptr;
   int64_t ring = 0;
-  absl::Span<const packed::MessagePart> pieces;  // none where they are combined
+  absl::Span<const packed::MessagePart> pieces;  // empty if they are combined
   SlotCuts left;
   int64_t slots = 0;  // emptied so far
-  // Of the slot in work: its header, its memory, and what is where in it.
+  // The current slot: its header, its memory, and the cuts in it.
   SlotHeader* header = nullptr;
   const char* slot = nullptr;
   std::vector<Cut> cuts;
 
   const Ring& state() const { return segment->ring(ring); }
   bool full() const { return state().filled.load() != state().emptied.load(std::memory_order_relaxed); }
-  // The slot in work may be filled again; `nanoseconds` is what it took.
+  // Lets the sender fill the current slot again; `nanoseconds` is the time that this rank took for it.
   void Release(int64_t nanoseconds) {
     header->nanoseconds = nanoseconds;
     ++slots;
@@ -55,9 +55,9 @@ struct Incoming {
   }
 };
 
-// Where contributions to a peer and results for it share a ring, this many contributions come first, then they take
-// turns. A result waits for as many contributions of everybody, so that a ring must hold twice as many slots: else
-// ranks whose rings are full of contributions would wait for each other.
+// Where contributions to a peer and results for it share a ring, this many contributions come first, then results and
+// contributions take turns. A result waits for as many contributions from every rank, so a ring must hold twice as many
+// slots: otherwise ranks whose rings are full of contributions would wait for each other.
 inline constexpr int64_t kContributionsAhead = 2;
 
 // Whether the next slot of the ring holds a result: the same at both ends. Flow is Outgoing or Incoming.
@@ -73,19 +73,19 @@ inline int64_t Nanoseconds() {
       .count();
 }
 
-// In bytes.
+// The lengths of the pieces in bytes.
 inline std::vector<int64_t> LengthsOf(absl::Span<const packed::MessagePart> pieces) {
   std::vector<int64_t> lengths;
   for (const packed::MessagePart& piece : pieces) lengths.push_back(piece.bytes);
   return lengths;
 }
 
-// The start of the message of which byte `begin` is at `at`. It need not be inside the slot.
+// The start of the message whose byte `begin` is at `at`. It need not be inside the slot.
 inline char* StartOf(const char* at, int64_t begin) {
   return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(at) - static_cast<uintptr_t>(begin));
 }
 
-// Calls run(piece, cut) for each cut of the pieces, whose fragments are read or written.
+// Calls run(piece, cut) for each cut of the pieces. `written` says whether run writes or reads their fragments.
 template <typename Run>
 void RunCuts(absl::Span<const packed::MessagePart> pieces, const std::vector<Cut>& cuts, bool written, const Run& run) {
   const auto piece = [&](size_t c) -> const packed::MessagePart& { return pieces[cuts[c].piece]; };

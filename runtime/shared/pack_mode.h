@@ -1,9 +1,9 @@
-// Whether slots are packed through the caches or past them.
+// Chooses whether slots are packed through the caches or past them.
 //
-// Which is quicker is not known beforehand: between two cores that share a cache the lines that one has just written
-// cost the other next to nothing, between cores that do not they cost many times what it takes to read them from
-// memory. And a virtual machine's cores may share one now, and not a moment later. So both are measured all along, from
-// packing to unpacking.
+// Which is faster is not known beforehand. Between two cores that share a cache, the lines that one has just written
+// cost the other next to nothing; between cores that do not, they cost many times as much as reading from memory. And
+// the cores of a virtual machine may share a cache now and not a moment later. So both modes are measured continuously,
+// from packing to unpacking.
 #ifndef RESHARD_RUNTIME_SHARED_PACK_MODE_H_
 #define RESHARD_RUNTIME_SHARED_PACK_MODE_H_
 
@@ -16,18 +16,18 @@
 
 namespace reshard::shared {
 
-// For one receiver.
+// The choice for one receiver.
 class PackMode {
  public:
-  // For the next slot: the one that was quicker lately, and now and then the other one.
+  // The mode for the next slot: the one that was faster recently, and now and then the other.
   CopyMode Next() {
     ++asked_;
-    // Sooner at the beginning, when little is known.
+    // More often at the beginning, when little is known.
     const bool probe = asked_ < kProbeEvery ? (asked_ & (asked_ - 1)) == 0 : asked_ % kProbeEvery == 0;
     const bool cached = Best(kCached) <= Best(kStreamed);
     return cached != probe ? CopyMode::kCached : CopyMode::kStreaming;
   }
-  // What a slot that was packed in this mode took, from all ranks together.
+  // Records what a slot packed in this mode took, over all ranks together.
   void Measured(CopyMode mode, double nanoseconds_per_byte) {
     Recent& recent = recent_[mode == CopyMode::kCached ? kCached : kStreamed];
     recent.costs[recent.next++ % kRemembered] = nanoseconds_per_byte;
@@ -46,7 +46,7 @@ class PackMode {
     size_t next = 0;
   };
 
-  // The least of those that are remembered: a rank that lost its core meanwhile does not count.
+  // The lowest remembered cost: a rank that lost its core meanwhile does not count.
   double Best(size_t mode) const {
     const auto& costs = recent_[mode].costs;
     return *std::min_element(costs.begin(), costs.end());

@@ -20,10 +20,10 @@ namespace {
 
 constexpr uint64_t kMagic = 0x7265736861726401;  // "reshard", layout 1
 
-// Of all rings of a rank together, as far as slots of kLeastSlot allow.
+// Bytes of all rings of a rank together, unless slots of kLeastSlot need more.
 constexpr int64_t kRingsBytes = int64_t{8} << 20;
 constexpr int64_t kSlots = 4;
-// Measured: with smaller ones ranks meet more often, larger ones are no quicker.
+// Measured: with smaller slots ranks meet more often; larger slots are no faster.
 constexpr int64_t kMostSlot = int64_t{256} << 10;
 constexpr int64_t kLeastSlot = int64_t{4} << 10;
 
@@ -43,7 +43,7 @@ absl::Status NotOurs(absl::string_view why) {
 
 }  // namespace
 
-// Behind the head: whom the rings lead to, the rings, their slots.
+// After the head: the ranks that the rings lead to, the rings, their slots.
 int64_t Segment::Shape::pitch() const { return static_cast<int64_t>(sizeof(SlotHeader)) + slot_bytes; }
 int64_t Segment::Shape::rings_at() const { return kHeadBytes + Aligned(rings * int64_t{sizeof(int64_t)}); }
 int64_t Segment::Shape::slots_at() const { return rings_at() + rings * int64_t{sizeof(Ring)}; }
@@ -94,7 +94,7 @@ absl::StatusOr<Segment> Segment::Create(int64_t rank, absl::Span<const int64_t> 
     return absl::ResourceExhaustedError(
         absl::StrCat("no ", bytes, " bytes of shared memory: ", what, ": ", std::strerror(errno)));
   };
-  // Beyond this the system does not return an error, but ends the process.
+  // Beyond this limit the system does not return an error but ends the process.
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < static_cast<uint64_t>(bytes)) {
     errno = EFBIG;
     return failed("RLIMIT_FSIZE");
@@ -102,7 +102,7 @@ absl::StatusOr<Segment> Segment::Create(int64_t rank, absl::Span<const int64_t> 
   segment.descriptor_ = Descriptor(memfd_create("reshard", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int fd = segment.descriptor_.get();
   if (fd < 0) return failed("memfd_create");
-  // fallocate, not ftruncate alone: otherwise a page that cannot be had ends the process that touches it.
+  // fallocate, not ftruncate alone: otherwise touching a page that cannot be allocated ends the process.
   if (ftruncate(fd, bytes) != 0 || fallocate(fd, 0, 0, bytes) != 0) return failed("fallocate");
   if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) return failed("F_ADD_SEALS");
   void* const memory =

@@ -16,7 +16,7 @@
 namespace reshard::shared {
 namespace {
 
-// What is smaller is packed through the caches, and nothing is learned from it.
+// Smaller slots are packed through the caches and not measured.
 constexpr int64_t kWorthMeasuring = int64_t{16} << 10;
 
 // Whether two pieces are the same bytes of the same fragment.
@@ -88,8 +88,8 @@ Incoming SharedMemoryTransport::IncomingFrom(int64_t rank, absl::Span<const pack
   return {k, &segment, segment.RingTo(this->rank()), pieces, SlotCuts(std::move(lengths)), 0, nullptr, nullptr, {}};
 }
 
-// Whether whom this ring leads to, or anybody, keeps the next slot of a flow from being filled: a receiver has not
-// emptied its ring, or somebody still reads what was in the slot that is packed into.
+// The slot cannot be filled while a receiver's ring is full, or while a receiver still reads what was in the slot that
+// is packed into.
 bool SharedMemoryTransport::Held(const Outgoing& flow, std::optional<int64_t> by) {
   const auto full = [&](const Outgoing::Receiver& receiver) {
     const Ring& ring = own_.ring(receiver.ring);
@@ -156,12 +156,12 @@ void SharedMemoryTransport::Use(uint64_t tag) {
   tag_ = tag;
 }
 
-// The receiver is not told yet: it first learns that the ranks agree.
+// The receivers are not told yet: they must first learn that the ranks agree.
 void SharedMemoryTransport::Prepack(uint64_t tag, absl::Span<const packed::MessagePart> sends, bool for_all) {
   Rollback();
   const int64_t begin = Nanoseconds();
   std::vector<Outgoing> out = OutgoingOf(sends);
-  prepacked_.emplace(Prepacked{tag, {}, {}, 0});  // first: what has been filled can be taken back, whatever happens
+  prepacked_.emplace(Prepacked{tag, {}, {}, 0});  // set first, so that filled slots can be taken back whatever happens
   for (const Outgoing& flow : out) {
     for (const Outgoing::Receiver& receiver : flow.to) {
       prepacked_->filled.emplace_back(receiver.ring, own_.ring(receiver.ring).filled.load(std::memory_order_relaxed));
@@ -232,7 +232,7 @@ absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outg
                        [&](const Incoming& flow) { return flow.peer == k && coming(flow) && !flow.full(); }) ||
            std::any_of(out.begin(), out.end(), held) || (given != nullptr && held(*given));
   };
-  // The first tensor of which something is still to be packed, or one behind all.
+  // The first tensor that still has something to be packed, or a number after all tensors.
   const auto packing = [&] {
     int tensor = kNothingElse - 1;
     for (const Outgoing& flow : out) {
@@ -240,7 +240,7 @@ absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outg
     }
     return tensor;
   };
-  bool idle = true;  // nothing else could be done so far
+  bool idle = true;  // there may still be something else to do
   Waiter waiter(awaited());
   while (std::any_of(in.begin(), in.end(), coming) || std::any_of(out.begin(), out.end(), sending)) {
     bool filled = false;
@@ -296,7 +296,7 @@ absl::Status SharedMemoryTransport::Move(absl::Span<const packed::MessagePart> s
   return Drive(out, nullptr, in, take, meanwhile, stats, stopwatch);
 }
 
-// Slots are then cut alike by all.
+// All ranks then cut pieces into slots alike.
 absl::Status SharedMemoryTransport::CheckSameSlots(const std::vector<Incoming>& in) const {
   const bool same = std::all_of(in.begin(), in.end(), [&](const Incoming& flow) {
     return flow.segment->slot_bytes() == own_.slot_bytes() && flow.segment->slots() == own_.slots();
@@ -314,7 +314,7 @@ absl::Status SharedMemoryTransport::Combine(absl::Span<const packed::MessagePart
   }
   RETURN_IF_ERROR(CheckSameSlots(in));
   std::vector<const char*> from(in.size());
-  // The slots of all senders are cut alike, since their pieces are as long.
+  // The slots of all senders are cut alike, since their pieces have the same lengths.
   const auto take = [&]() -> absl::StatusOr<bool> {
     if (in.empty() || in[0].left.done()) return false;
     if (!std::all_of(in.begin(), in.end(), [](const Incoming& flow) { return flow.full(); })) return false;

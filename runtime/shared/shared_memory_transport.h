@@ -1,17 +1,17 @@
-// What one rank exchanges with the others of its host, through the memory that they share (segment.h).
+// Exchanges data between one rank and the others on its host, through the memory that they share (segment.h).
 //
-// To each peer leads a ring of slots: the sender packs straight into a slot, the receiver unpacks straight from it,
-// while both go on with the other slots and the other peers. What several peers receive alike is packed once.
+// A ring of slots leads to each peer: the sender packs directly into a slot and the receiver unpacks directly from it,
+// while both go on with other slots and peers. Data that several peers receive alike is packed once.
 // An idle rank yields its core for some microseconds, then sleeps.
 //
 // Example. Rank 0 sends 700 KiB to rank 1 and the same bytes to rank 2, through rings of two slots of 256 KiB. It packs
 // bytes [0, 256 KiB) into slot 0 of ring 0->1; slot 0 of ring 0->2 only refers to it. Both receivers unpack from that
 // one slot while rank 0 packs [256, 512 KiB) into slot 1. For [512, 700 KiB) it needs slot 0 again: it waits until ring
-// 0->1 has been emptied once and ring 0->2, which refers to the slot, too. Rank 1 knows from its own plan that 700 KiB
-// come from rank 0, so slots carry no description but the tag of the step, which must be its own.
+// 0->1 and ring 0->2, which refers to the slot, have both been emptied once. Rank 1 knows from its own plan that 700
+// KiB come from rank 0, so slots carry no description except the tag of the step, which must match its own.
 //
-// A peer that is gone is noticed within some tens of milliseconds, by the connection that it leaves behind; one
-// that does not go on, at the deadline. The owner finds out which rank is the culprit.
+// A rank notices within some tens of milliseconds that a peer is gone, by the connection that it leaves behind, and at
+// the deadline that a peer makes no progress. The owner of the transport finds out which rank is the culprit.
 #ifndef RESHARD_RUNTIME_SHARED_SHARED_MEMORY_TRANSPORT_H_
 #define RESHARD_RUNTIME_SHARED_SHARED_MEMORY_TRANSPORT_H_
 
@@ -42,17 +42,17 @@ namespace reshard::shared {
 
 class SharedMemoryTransport final : public packed::IntraHostExchange {
  public:
-  // `own` has a ring to each of `others`, which are ascending by rank, and each of theirs has one to this rank.
-  // `everybody`: see below. A wait ends after `timeout` in which nothing came.
+  // `own` has a ring to each of `others`, which are ascending by rank, and the segment of each of them has a ring to
+  // this rank. `everybody`: see IntraHostExchange. A wait fails after `timeout` in which nothing came.
   SharedMemoryTransport(Segment own, std::vector<LocalPeer> others, bool everybody, absl::Duration timeout,
                         WaitContext context);
 
   int64_t rank() const { return own_.rank(); }
-  // For a Waiter, which this transport outlives.
+  // What a Waiter is made with; this transport must outlive the Waiter.
   Awaited awaited() { return {own_.head().doorbell, others_, timeout_, context_, aborted_}; }
 
-  // For later moves: a number that is the same on all ranks and differs between operations and between plans. Ranks
-  // that move with different ones get FailedPrecondition.
+  // Sets the tag of later moves: a number that is the same on all ranks and differs between operations and between
+  // plans. Ranks that move with different tags get FailedPrecondition.
   void Use(uint64_t tag);
 
   bool Reaches(int64_t rank) const override { return IndexOf(rank) >= 0; }
@@ -70,41 +70,42 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
                              packed::Stopwatch* stopwatch) override;
 
   void Prepack(uint64_t tag, absl::Span<const packed::MessagePart> sends, bool for_all) override;
-  // Takes back what was packed ahead, if anything was.
+  // Takes back what Prepack packed, if anything.
   void Rollback();
 
-  // records holds `bytes` bytes for each rank of the world, all of which are peers; everybody gets everybody's.
+  // All-gather: `records` holds `bytes` bytes for each rank of the world; this rank's own are sent to all others, whose
+  // bytes are filled in. All ranks of the world must be peers.
   absl::Status Gather(char* records, int64_t bytes);
 
   // Makes the wait in progress, and all later ones, end at once. Thread-safe.
   void Abort();
-  // Aborts, and to the others this rank is gone. Thread-safe.
+  // Aborts, and makes this rank appear gone to the others. Thread-safe.
   void Leave();
 
  private:
-  // One of this rank's that is being filled.
+  // A slot of this rank that is being filled.
   struct Slot {
     char* data = nullptr;
     int64_t bytes = 0;  // in use
     int64_t ring = 0;
     uint64_t number = 0;
   };
-  // What a rank remembers of a slot that it has filled.
+  // What a rank remembers about a slot that it has filled.
   struct Filled {
     // Slots of other rings that refer to it, as ring and number: it is free when all of these are emptied.
     std::vector<std::pair<int64_t, uint64_t>> lent;
     CopyMode mode = CopyMode::kCached;
     int64_t bytes = 0;        // 0: too few to learn from
-    int64_t nanoseconds = 0;  // that packing took
+    int64_t nanoseconds = 0;  // time that packing took
     int64_t receivers = 0;
   };
 
-  // What of the next move has been packed.
+  // The part of the next move that has been packed already.
   struct Prepacked {
     uint64_t tag = 0;
-    std::vector<std::pair<SlotCuts, int64_t>> left;    // of each flow: what is left, the slots filled
-    std::vector<std::pair<int64_t, uint64_t>> filled;  // of each ring that leads to a receiver, before
-    double seconds = 0;                                // that it took
+    std::vector<std::pair<SlotCuts, int64_t>> left;    // per flow: what is left, and the slots filled
+    std::vector<std::pair<int64_t, uint64_t>> filled;  // per ring to a receiver: the slots filled before
+    double seconds = 0;                                // that packing took
   };
 
   // The index of a peer; -1: this rank shares no memory with it.
@@ -117,7 +118,7 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
   Filled& FilledAt(int64_t ring, uint64_t number) {
     return filled_[static_cast<size_t>(ring * own_.slots()) + number % static_cast<uint64_t>(own_.slots())];
   }
-  // Whether the receiver that ring `by` leads to (nullopt: any) keeps the flow's next slot from being filled.
+  // Whether the flow's next slot cannot be filled yet because of the receiver of ring `by` (nullopt: of any receiver).
   bool Held(const Outgoing& flow, std::optional<int64_t> by);
   bool Free(const Outgoing& flow) { return !Held(flow, std::nullopt); }
   // The next slot of a flow, which is free: Begin takes it, Publish shows it to its receivers. Fill does both, and
@@ -127,18 +128,18 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
   void Fill(Outgoing& flow);
   // Wakes the receivers.
   void RingFor(const Outgoing& flow) const;
-  // Publishes what Prepack has packed of these flows, and leaves in them what is still to be packed.
+  // Takes over what Prepack packed of these flows, and leaves in them what is still to be packed.
   absl::Status ResumePrepacked(std::vector<Outgoing>& out, MoveStats* stats);
-  // Goes to the flow's next slot, which is full. FailedPrecondition: it is of another step.
+  // Opens the flow's next slot, which is full. FailedPrecondition: it belongs to a different step.
   absl::Status Open(Incoming& flow) const;
-  // Internal: the slots of these ranks have other sizes or numbers.
+  // Internal: these ranks have slots of a different size or number than this rank.
   absl::Status CheckSameSlots(const std::vector<Incoming>& in) const;
-  // Fills what goes out and takes what comes in until both are done. `take` takes what has come of `in`, if anything
-  // has; it fills what `given` holds, if anything.
+  // Fills outgoing slots and takes incoming ones until both are done. `take` takes what has arrived for `in` and
+  // returns whether anything had; it also fills the slots of `given`, if there is one.
   absl::Status Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
                      absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void(int)> meanwhile,
                      MoveStats* stats, packed::Stopwatch* stopwatch);
-  // Gather for records of at most a mailbox; they lie `pitch` bytes apart.
+  // Gather for records that fit a mailbox; they lie `pitch` bytes apart.
   absl::Status GatherMailboxes(char* records, int64_t pitch, int64_t bytes);
 
   Segment own_;
@@ -151,7 +152,7 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
   const int64_t owner_ = getpid();
   uint64_t tag_ = 0;
   std::optional<Prepacked> prepacked_;
-  uint64_t posted_ = 0;  // given so far
+  uint64_t posted_ = 0;  // mailboxes written so far
   std::atomic<bool> aborted_ = false;
 };
 

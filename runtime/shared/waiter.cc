@@ -9,10 +9,10 @@
 namespace reshard::shared {
 namespace {
 
-// How long a rank offers its core to others before it sleeps. Waking a sleeper costs as much, so this at most doubles
-// the wait; and with more ranks than cores the ones that are still to come run at once.
+// How long a rank yields its core to others before it sleeps. Waking a sleeper costs about as much, so this at most
+// doubles the wait; and with more ranks than cores, those that have yet to come run at once.
 constexpr auto kYieldTime = std::chrono::microseconds(50);
-// How long before it looks whether those it waits for are still there.
+// How long it sleeps before it checks whether the ranks that it waits for are still there.
 constexpr auto kNap = std::chrono::milliseconds(20);
 
 // Whether the other end has been closed.
@@ -22,7 +22,7 @@ bool Closed(const Descriptor& descriptor) {
   return poll(&entry, 1, 0) > 0 && (entry.revents & (POLLIN | POLLHUP | POLLERR)) != 0;
 }
 
-// The rank of the one that is awaited, -1 where there are several.
+// The rank of the only peer that is awaited; -1 if there are several.
 int64_t OnlyOne(const std::vector<const LocalPeer*>& awaited) { return awaited.size() == 1 ? awaited[0]->rank : -1; }
 
 }  // namespace

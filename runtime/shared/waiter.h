@@ -19,26 +19,27 @@
 
 namespace reshard::shared {
 
-// What a rank that waits tells its owner, and asks it.
+// What a waiting rank tells and asks its owner.
 struct WaitContext {
-  // This rank waits for that one; -1: for several.
+  // Tells that this rank waits for `rank`; -1: for several.
   std::function<void(int64_t rank)> waiting;
   // Turns what went wrong while it waited into an error that names the culprit. `reason` is empty after a
   // timeout, and after an abort.
   std::function<absl::Status(int64_t rank, const std::string& reason)> find_culprit;
 };
 
-// Whom a rank waits for, and how long. Everything referred to outlives the waiter.
+// Whom a rank waits for, and how long. Everything that it refers to must outlive the waiter.
 struct Awaited {
   Doorbell& doorbell;  // of the rank that waits
   const std::vector<LocalPeer>& peers;
-  const absl::Duration& timeout;  // in which nothing came
+  const absl::Duration& timeout;  // longest time in which nothing comes
   const WaitContext& context;
-  const std::atomic<bool>& aborted;  // every wait ends at once
+  const std::atomic<bool>& aborted;  // if true, every wait ends at once
 };
 
-// Used in a loop that looks at all that may have come: after a round that found something Progress(), after one that
-// found nothing Pause(). It first yields its core for some microseconds, then sleeps until it is rung.
+// For a loop that looks at everything that may have come: call Progress() after a round that found something, Pause()
+// after one that found nothing. Pause at first yields the core for some microseconds, later sleeps until the doorbell
+// rings.
 class Waiter {
  public:
   explicit Waiter(const Awaited& awaited);
@@ -46,7 +47,7 @@ class Waiter {
 
   void Progress();
   // awaits(k): whether the k-th peer has to do something before this rank can go on. Returns OK when it is worth
-  // looking again, else the error that ends the wait. A peer counts as gone when the caller has looked once more
+  // looking again, else the error that ends the wait. A peer counts as gone only if the caller has looked once more
   // since it ended: what it did before may have come after the last look.
   absl::Status Pause(absl::FunctionRef<bool(size_t)> awaits);
 
@@ -54,13 +55,13 @@ class Waiter {
   using Clock = std::chrono::steady_clock;
 
   std::vector<const LocalPeer*> PeersAwaited(absl::FunctionRef<bool(size_t)> awaits) const;
-  // Nothing came for a while: are those that are awaited still there?
+  // Called when nothing came for a while: checks whether the awaited peers are still there.
   absl::Status Check(absl::FunctionRef<bool(size_t)> awaits);
 
   const Awaited awaited_;
-  std::optional<Clock::time_point> since_;  // nothing has come
+  std::optional<Clock::time_point> since_;  // since when nothing has come
   bool announced_ = false;                  // others ring
-  bool told_ = false;                       // whom this rank waits for
+  bool told_ = false;                       // the owner knows whom this rank waits for
   const LocalPeer* ended_ = nullptr;        // was seen to have ended; the caller looks once more
   uint32_t rung_ = 0;
 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """reshard.calibrate beside loops by hand in the same run: all-to-alls as nccl-tests times them, of sends and receives
-over Gloo and MPI, and, in C, over memory that the processes share. There also, as nccl-tests times the calls of NCCL, an
+over Gloo (in C++) and MPI (in C), and, in C, over memory that the processes share. There also, as nccl-tests times the calls of NCCL, an
 exchange of this library's that is bound once and run again and again, less one that moves nothing.
 
 usage: PYTHONPATH=build/full/python build/venv/bin/python tests/bench/calibrate_bench.py [--ranks N] [--size BYTES]
@@ -63,6 +63,31 @@ int64_t exchange(char* memory, int rank, int ranks, const char* mine, char* thei
 }
 """
 
+GLOO_LOOP = """
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+extern "C" void exchange(const char* name, int rank, int ranks, int64_t to_each) {
+  static const auto group = c10d::resolve_process_group(name);
+  static std::vector<at::Tensor> mine, theirs;
+  if (mine.empty() || mine[0].numel() != to_each) {
+    mine.assign(ranks, at::ones({to_each}, at::kByte));
+    theirs.clear();
+    for (int peer = 0; peer < ranks; ++peer) theirs.push_back(at::zeros({to_each}, at::kByte));
+  }
+  std::vector<c10::intrusive_ptr<c10d::Work>> waits;
+  std::vector<at::Tensor> one(1);
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (peer == rank) continue;
+    one[0] = theirs[peer];
+    waits.push_back(group->recv(one, peer, 0));
+    one[0] = mine[peer];
+    waits.push_back(group->send(one, peer, 0));
+  }
+  theirs[rank].copy_(mine[rank]);
+  for (const auto& wait : waits) wait->wait();
+}
+"""
+
 MPI_LOOP = """
 #include <mpi.h>
 #include <stdio.h>
@@ -117,15 +142,19 @@ def median(once, times=1, repeat=20):
     return slowest.item()
 
 
-def gloo_loop(rank, ranks, to_each, _):
-    mine, theirs = torch.ones(ranks, to_each, dtype=torch.uint8), torch.empty(ranks, to_each, dtype=torch.uint8)
+def gloo_loop(rank, ranks, to_each, path):
+    if rank == 0 and not os.path.exists(f"{path}.so"):
+        from torch.utils import cpp_extension
+
+        folders = [f"-I{folder}" for folder in cpp_extension.include_paths()] + [f"-L{folder}" for folder in cpp_extension.library_paths()]
+        subprocess.run(["c++", "-std=c++17", "-O2", "-shared", "-fPIC", "-x", "c++", "-", *folders, "-ltorch_cpu", "-lc10", "-o", f"{path}.so"],
+                       input=GLOO_LOOP, text=True, check=True)
+    dist.barrier()
+    exchange = ctypes.CDLL(f"{path}.so").exchange
+    name = dist.group.WORLD.group_name.encode()
 
     def once():
-        waits = [dist.irecv(theirs[peer], peer) for peer in range(ranks) if peer != rank]
-        waits += [dist.isend(mine[peer], peer) for peer in range(ranks) if peer != rank]
-        theirs[rank].copy_(mine[rank])
-        for wait in waits:
-            wait.wait()
+        exchange(name, rank, ranks, ctypes.c_int64(to_each))
 
     return median(once, repeat=200 if to_each == FEW else 20)
 

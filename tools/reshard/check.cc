@@ -13,7 +13,7 @@
 namespace reshard::tool {
 namespace {
 
-// Reads the whole text, or enough of it for it to be refused.
+// Reads the whole text, or enough of it for CheckPlans to refuse it.
 int ReadAll(const std::string& path, std::string& text) {
   std::ifstream file;
   if (path != "-") {

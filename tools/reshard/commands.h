@@ -16,7 +16,7 @@
 
 namespace reshard::tool {
 
-// The command with these arguments, as main() gets them; its exit code.
+// Runs the command with the arguments of main(). Returns its exit code.
 int CommandMain(int argc, char** argv);
 
 using Action = std::function<int()>;
@@ -31,18 +31,18 @@ Action AddVerify(CLI::App& app);
 Action AddFingerprint(CLI::App& app);
 Action AddCheck(CLI::App& app);
 Action AddDoctor(CLI::App& app);
-// What --version prints: the version first, then the commit and what is there of GPUs and libraries, one per line.
+// What --version prints: the version first, then the commit and the GPUs and libraries found, one per line.
 std::string VersionText();
 // Makes --help of `app`, and of the subcommands that are added to it from now on, print as `reshard help` does.
 void UseHelpTexts(CLI::App& app);
-// These speak of the subcommands of `app`, which must outlive the action.
+// These describe the subcommands of `app`, which must outlive the action.
 Action AddHelp(CLI::App& app);
 Action AddCompletion(CLI::App& app);
 
 // The value of flags for notations, as help shows it: "reshard|dtensor|jax|shardy|hlo".
 std::string NotationValues();
 
-// The headings under which --help lists subcommands, and that of the flags that every help ends with.
+// The headings under which --help lists subcommands, and the heading of the flags at the end of every help.
 constexpr const char* kOfLayouts = "Layouts and plans";
 constexpr const char* kOfCheckpoints = "Checkpoints";
 constexpr const char* kOfItself = "The command itself";
@@ -86,7 +86,8 @@ struct ScheduleFlags {
   bool relabel = false;  // one order of devices for all targets
   std::string html;      // the file for the page about the schedule; empty: none
 };
-// What tensors are called in errors, on pages, and as JSON in `reshard plan --json`, where that is not the first.
+// What tensors are called: `names` in errors, `shown` on pages, `ids` (JSON text) in `reshard plan --json`; if `ids` is
+// empty, `shown` there too.
 struct ScheduleNames {
   std::vector<std::string> names, shown, ids;
 };

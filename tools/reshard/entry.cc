@@ -1,5 +1,5 @@
-// Where the program begins. The stores of URLs such as s3://bucket are Python's, of which the command has nothing, and
-// so are the readers of Orbax, GGUF and the like: with such a URL or path among its arguments it becomes `python3 -m
+// Where the program begins. The stores for URLs such as s3://bucket, and the readers of Orbax, GGUF and the like, are
+// in Python, and this program has none of them. With such a URL or path among its arguments it becomes `python3 -m
 // reshard`, which is the same command with them.
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 
 namespace {
 
-// The Python beside the command, as in an environment with the wheel, or else that of the PATH.
+// The Python beside the command, as in an environment with the wheel, or else the one in PATH.
 std::string FindPython() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -24,7 +24,7 @@ std::string FindPython() {
   return !error && std::filesystem::exists(beside, error) ? beside.string() : "python3";
 }
 
-// `what` needs it, and the package's `extra`.
+// Becomes Python, which `what` needs, along with the package's `extra`.
 int BecomePython(const std::string& what, const std::string& extra, int argc, char** argv) {
   std::string program = absl::StrCat(
       "import sys\n"

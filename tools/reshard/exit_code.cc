@@ -65,7 +65,7 @@ int Fail(ExitCode code, std::string_view message) {
     absl::StrAppend(held_errors, held_errors->empty() ? "" : "; ", std::string(message));
     return code;
   }
-  // The reason stands at the end, often behind a path of any length.
+  // The reason is at the end, often after a path of any length.
   constexpr size_t kLongest = 1900, kBegin = 1200, kEnd = 600;
   constexpr absl::string_view kName = "reshard:";
   std::string line(message);
@@ -73,7 +73,7 @@ int Fail(ExitCode code, std::string_view message) {
     line = std::string(message.substr(0, kBegin)) + "... (" + std::to_string(message.size()) + " bytes) ..." +
            std::string(message.substr(message.size() - kEnd));
   }
-  // A message may repeat a name out of a file, which must not command the terminal.
+  // A message may repeat a name from a file, which must not control the terminal.
   line = absl::StrCat(kName, " ", VisibleLines(line), "\n");
   if (IsStyled(STDERR_FILENO)) line.replace(0, kName.size(), absl::StrCat("\x1b[1;31m", kName, "\x1b[0m"));
   std::fwrite(line.data(), 1, line.size(), stderr);

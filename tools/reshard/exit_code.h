@@ -34,7 +34,7 @@ int Fail(ExitCode code, std::string_view message);
 int Fail(const absl::Status& status, Stage stage);
 int FailCheckpoint(const absl::Status& status);
 
-// While it lives, what Fail says is kept instead of printed. One at a time, and no other thread.
+// While it lives, Fail keeps its messages here instead of printing them. One at a time, and only on one thread.
 class HeldErrors {
  public:
   HeldErrors();
@@ -48,9 +48,9 @@ class HeldErrors {
   std::string text_;
 };
 
-// Writes data to stdout. kOk, or kIo, with the error said, if not all of it was written.
+// Writes data to stdout. Returns kOk; if not all of it was written, prints the error and returns kIo.
 int Print(std::string_view data);
-// From now on Print writes nothing, as --quiet asks for.
+// From now on Print writes nothing (--quiet).
 void PrintNothing();
 
 }  // namespace reshard::tool

@@ -20,7 +20,7 @@
 namespace reshard::tool {
 namespace {
 
-// The flags of a subcommand, among which to look for the nearest match of an unknown one.
+// The flags of a subcommand, to find the nearest match for an unknown one.
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* option : app.get_options()) {
@@ -56,7 +56,7 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
   return Fail(kUsage, "too many arguments (see reshard " + used.get_name() + " --help)");
 }
 
-// Whether programs read what this subcommand prints, so that --quiet leaves it.
+// Whether programs read what this subcommand prints, so that --quiet keeps it.
 bool PrintsData(const CLI::App& subcommand) {
   const auto given = [&](const char* flag) {
     const CLI::Option* const option = subcommand.get_option_no_throw(flag);
@@ -66,7 +66,7 @@ bool PrintsData(const CLI::App& subcommand) {
          (given("--batch") && !given("--coalesce"));
 }
 
-// "reshard version" and "reshard plan help", as other programs take them; the words as this one spells them.
+// Turns "reshard version" and "reshard plan help", which other programs accept, into this program's spelling.
 std::vector<std::string> Respelled(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 1 && words[0] == "version") return {"--version"};

@@ -145,7 +145,7 @@ int PlanFlags::ApplyNodes(const ProblemText& text, Topology& out) const {
   }
   for (const std::string& mesh_text : {text.mesh, text.to_mesh.value_or(text.mesh)}) {
     const auto used = ParseMesh(mesh_text);
-    if (!used.ok() || used->world() <= (*sizes)[0] * (*sizes)[1]) continue;  // what is wrong with it is said later
+    if (!used.ok() || used->world() <= (*sizes)[0] * (*sizes)[1]) continue;  // a later check says what is wrong with it
     return BadFlag("--nodes", absl::StrCat(*nodes, " are ", (*sizes)[0] * (*sizes)[1], " devices, but ",
                                            ToString(*used), " has one with the number ", used->world() - 1));
   }

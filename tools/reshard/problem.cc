@@ -23,7 +23,7 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text) {
   const std::string copy(text);
   if (copy.empty()) return out;
   absl::string_view sizes = absl::StripAsciiWhitespace(copy);
-  // As Python prints them, too: (512, 128), [512, 128], and as people write them: 512x128.
+  // Also as Python prints shapes: (512, 128), [512, 128], and as people write them: 512x128.
   const auto in_brackets = [&](char open, char close) {
     return sizes.size() > 1 && sizes.front() == open && sizes.back() == close;
   };

@@ -16,7 +16,7 @@ namespace reshard::tool {
 // "512,128". InvalidArgument says what is allowed.
 absl::StatusOr<std::vector<int64_t>> ParseShape(std::string_view text);
 
-// NotFound if the file cannot be read, or not written completely.
+// NotFound if the file cannot be read, or cannot be written completely.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::Status WriteFile(const std::string& path, std::string_view content);
 

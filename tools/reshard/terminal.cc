@@ -25,7 +25,7 @@ constexpr double kSecondsBetweenLines = 5.0;
 std::atomic<bool> quiet = false;
 
 constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
-// What is said when one of them comes, and what happened then before.
+// What to print when one of them arrives, and what they did before.
 std::atomic<const char*> last_word = nullptr;
 std::array<struct sigaction, kSignals.size()> actions_before;
 

@@ -1,4 +1,4 @@
-// What people see beside the data: notes, progress, and how text looks on a terminal.
+// What people see besides the data: notes, progress, and how text looks on a terminal.
 #ifndef RESHARD_TOOLS_RESHARD_TERMINAL_H_
 #define RESHARD_TOOLS_RESHARD_TERMINAL_H_
 
@@ -11,9 +11,9 @@
 
 namespace reshard::tool {
 
-// From now on nothing but errors is said on stderr, as --quiet asks for.
+// From now on only errors are printed to stderr (--quiet).
 void BeQuiet();
-// Says `line` on stderr, unless it is to be quiet.
+// Prints `line` to stderr; nothing after BeQuiet.
 void Note(std::string_view line);
 
 // Whether `fd` is a terminal that shows bold and colored text, and the user wants it: NO_COLOR is empty.
@@ -22,7 +22,7 @@ bool IsStyled(int fd);
 size_t TerminalWidth(int fd);
 
 // Progress on stderr: bytes, rate and time left. On a terminal this is one line that is overwritten; elsewhere a line
-// is added every few seconds. Says nothing if it is to be quiet. Thread-safe.
+// is added every few seconds. Prints nothing after BeQuiet. Thread-safe.
 class ProgressLine {
  public:
   // Shows how far the work is.
@@ -36,8 +36,8 @@ class ProgressLine {
   bool open_ = false;
 };
 
-// While it lives, a process that is told to end (SIGINT, SIGTERM, SIGHUP) first says `word`, which must live as long,
-// on stderr. One at a time.
+// While it lives, a process that is told to end (SIGINT, SIGTERM, SIGHUP) first prints `word` to stderr; `word` must
+// live as long. One at a time.
 class WordOnInterruption {
  public:
   explicit WordOnInterruption(const char* word);

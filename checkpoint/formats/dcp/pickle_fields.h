@@ -20,7 +20,7 @@ struct FieldNames {
   std::array<std::string_view, N> texts;
   std::array<pickle::Pickle::Value, N> seen = {};  // a value that has the text
   uint32_t shape = 0;                              // an object's of which this is known:
-  std::array<size_t, N> positions = {};            // which of the values is it; kNowhere
+  std::array<size_t, N> positions = {};            // its index among the values; kNowhere
   static constexpr size_t kNowhere = ~size_t{0};
 };
 
@@ -128,7 +128,7 @@ class PickleFields {
   int64_t budget_;
 };
 
-// What was found for a value before; forgets what falls on the same place.
+// Keeps what was found for a value; a new value in the same place replaces the old one.
 template <typename T>
 class ValueCache {
  public:

@@ -27,7 +27,7 @@ namespace {
 using Value = pickle::Pickle::Value;
 using Kind = pickle::Pickle::Kind;
 
-// In what PyTorch writes a byte of pickle stands for a fifth of a step of the reader. Each step may take some bytes of
+// What PyTorch writes takes the reader a fifth of a step per byte of pickle. Each step may take some bytes of
 // memory, so the more are allowed, the more memory a small file can ask for.
 constexpr int64_t kStepsPerByte = 4;
 
@@ -236,8 +236,8 @@ class MetadataReader {
     return status;
   }
 
-  // By the index that PyTorch writes beside the offset. False when not all is told by that: they do not agree, or there
-  // is a chunk without a place.
+  // Places chunks by the index that PyTorch writes beside the offset. False if that is not enough: index and offset do
+  // not agree, or a chunk has no place.
   bool TakeByIndex(const Item& item, absl::Span<const Offered> offered) {
     for (const Offered& one : offered) {
       if (one.index < 0 || one.index >= static_cast<int64_t>(item.num_chunks) || one.offset == 0) return false;
@@ -256,7 +256,7 @@ class MetadataReader {
            (fields_.Ints(a, &left_) && fields_.Ints(b, &right_) && left_ == right_);
   }
 
-  // By name and offset alone, as PyTorch compares them.
+  // Places chunks by name and offset alone, as PyTorch compares them.
   absl::Status TakeByOffset(const Item& item, absl::Span<const Offered> offered) {
     absl::flat_hash_map<std::vector<int64_t>, Value> places;
     places.reserve(offered.size());

@@ -33,9 +33,8 @@ struct MetadataPath {
   const std::vector<Catalog::PathStep>* path = nullptr;
 };
 
-// The file's bytes. `files` are the names that places index. Of the attributes those are
-// written that are plain data and not of files. `checkpoint_id` and `save_id` are texts that readers only
-// show.
+// The file's bytes. `files` are the names that places index. Writes only attributes that are plain data and not of
+// files. `checkpoint_id` and `save_id` are texts that readers only show.
 std::string WriteMetadata(absl::Span<const MetadataTensor> tensors, absl::Span<const MetadataBytes> byte_items,
                           absl::Span<const MetadataPath> paths, absl::Span<const std::string> files,
                           absl::Span<const Catalog::Attribute> attributes, std::string_view checkpoint_id,

@@ -1,4 +1,4 @@
-// Flat buffers that ranks have cut among each other, and the parameters that lie in them.
+// Flat buffers that are cut among ranks, and the parameters that lie in them.
 #ifndef RESHARD_CHECKPOINT_FORMATS_DEEPSPEED_FLAT_H_
 #define RESHARD_CHECKPOINT_FORMATS_DEEPSPEED_FLAT_H_
 
@@ -25,7 +25,7 @@ struct FlatTensor {
   int64_t count() const { return record.elements.shape[0]; }
 };
 
-// The value as one. DataLoss, Unimplemented: it is not, or as ReadTensorRecord.
+// Reads the value as a FlatTensor. DataLoss, Unimplemented: it is not one, or as ReadTensorRecord.
 absl::StatusOr<FlatTensor> ReadFlatTensor(const torch_save::Archive& archive, int32_t file, pickle::Pickle::Value value,
                                           std::string_view what);
 
@@ -37,8 +37,8 @@ class FlatBuffer {
   bool empty() const { return parts_.empty(); }
   int64_t count() const { return empty() ? 0 : ends_.back(); }
 
-  // Adds as chunks of the tensor that the builder was given last, of this shape: its elements from number `first` on
-  // are those of the buffer from `at` on, `count` of them. Requires that they are all there.
+  // Adds chunks to the tensor, of this shape, that the builder was given last: its `count` elements from number `first`
+  // on are those of the buffer from `at` on. Requires that they are all there.
   //
   // Example: a parameter [2, 3] in a buffer of two tensors of 4 elements each, at 2: chunks [0, 0) + [1, 2) from the
   // first tensor; [0, 2) + [1, 1) and [1, 0) + [1, 3) from the second.

@@ -16,7 +16,7 @@ namespace reshard::deepspeed {
 
 using Value = pickle::Pickle::Value;
 
-// A dict: itself, or what an OrderedDict has in it. Nothing for nothing, and for anything else.
+// A dict: itself, or what an OrderedDict has in it. Nothing for anything else, or if there is no value.
 std::optional<Value> DictOf(const pickle::Pickle& values, std::optional<Value> value);
 // What a dict has under a key, the last that is set.
 std::optional<Value> Member(const pickle::Pickle& values, std::optional<Value> dict, std::string_view key);

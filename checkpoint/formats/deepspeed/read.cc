@@ -256,7 +256,7 @@ class ZeroReader {
                                             " have ", has, " elements where the parameters need ", wanted));
   }
 
-  // Of a group, what ranks that hold a part each hold together, or each by itself; the largest number where it is more.
+  // Elements of a group per rank, if each of `ranks` ranks holds a part of each parameter; the largest number if more.
   static int64_t Wanted(const Group& group, int64_t ranks) {
     int64_t wanted = 0;
     for (const Parameter& parameter : group) {
@@ -390,7 +390,7 @@ class ZeroReader {
     return absl::OkStatus();
   }
 
-  // What the first files say beside parameters.
+  // Adds what the first files say besides parameters.
   absl::Status AddRest() {
     static constexpr std::string_view kOwn[] = {"param_shapes", "frozen_param_shapes", "frozen_param_fragments",
                                                 "buffer_names", "shared_params",       "optimizer"};

@@ -1,5 +1,5 @@
-// Reads listings: a file that says which bytes of the files beside it are which part of which tensor. Whatever stores
-// elements dense and row-major can be described so, without copying it. docs/listing.schema.json has the form:
+// Reads listings: a file that says which bytes of the files beside it are which part of which tensor. It can describe
+// whatever stores elements dense and row-major, without copying it. docs/listing.schema.json has the form:
 //
 //   {"reshard_listing": 1,
 //    "tensors": [{"name": "w", "dtype": "bf16", "shape": [4, 8],
@@ -20,8 +20,8 @@ namespace reshard::listing {
 
 // What `reshard.listing.json` in the directory says, as a catalog of that format. Its names of files are relative to
 // the directory, and do not leave it. A chunk may say how many `bytes` it has; where the dtype is not one of this
-// library it must, and the tensor can be listed, but not read. That chunks cover their tensors is for CheckCover.
-// DataLoss: no JSON, or not of that form; a name twice, a chunk that leaves its tensor or its file, or has other bytes
+// library it must, and the tensor can be listed, but not read. CheckCover checks that chunks cover their tensors.
+// DataLoss: not JSON, or not of that form; a name twice, a chunk that leaves its tensor or its file, or has other bytes
 // than its shape; a file that is not there. Unimplemented: another version. ResourceExhausted: over a limit.
 // InvalidArgument: a file outside the directory. NotFound, Unavailable: as the system says.
 absl::StatusOr<Catalog> ReadListing(const std::string& directory, const CatalogLimits& limits,

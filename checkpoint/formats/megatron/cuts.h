@@ -12,7 +12,7 @@
 
 namespace reshard::megatron {
 
-// What of a parameter tensor-parallel ranks hold.
+// Which part of a parameter each tensor-parallel rank holds.
 enum class Cut : uint8_t {
   kWhole,      // each rank all of it
   kRows,       // parts of the first dimension, in the order of the ranks

@@ -15,7 +15,7 @@ namespace reshard::megatron {
 // The file of one model-parallel rank.
 struct RankFile {
   std::string name;              // below the directory: "mp_rank_01_002/model_optim_rng.pt"
-  std::vector<int64_t> numbers;  // of the rank: {1, 2}. Which axes they are of the file itself says
+  std::vector<int64_t> numbers;  // of the rank: {1, 2}; the file itself says of which axes
 };
 
 // The files of a checkpoint in a directory with these names in it, or in the one below it that its file

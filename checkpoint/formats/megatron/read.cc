@@ -336,7 +336,7 @@ class MegatronReader {
     return absl::OkStatus();
   }
 
-  // The values beside the model.
+  // Adds the values beside the model.
   absl::Status AddRest() {
     for (const Leaf& leaf : ranks_[0].leaves) {
       if (!IsNamed(leaf, {"optimizer", "rng_state"})) continue;

@@ -17,7 +17,7 @@ inline constexpr std::string_view kCheckpointName = "_CHECKPOINT_METADATA";
 inline constexpr std::string_view kCommitName = "commit_success.txt";
 inline constexpr std::string_view kArraySuffix = "/.zarray";
 
-// Of a file's name with the folders that it is in, or without.
+// Whether a file of that name, with or without its folders, is a header.
 inline bool IsHeader(std::string_view name) {
   return name == listing::kFileName || name == kTreeName || name == kCheckpointName || name == kCommitName ||
          name == kArraySuffix.substr(1) || name.ends_with(kArraySuffix);

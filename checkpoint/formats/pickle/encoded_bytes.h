@@ -10,7 +10,7 @@
 
 namespace reshard::pickle {
 
-// Of bytes, of a call of _codecs.encode with a text and "latin1", which is how protocol 2 writes them, and of a
+// Reads bytes, a call of _codecs.encode with a text and "latin1", which is how protocol 2 writes them, and a
 // bytearray made of either. Nothing for any other value, and where there are more than `most`.
 std::optional<std::string> BytesOf(const Pickle& pickle, Pickle::Value value, size_t most);
 

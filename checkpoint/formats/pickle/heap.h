@@ -48,7 +48,7 @@ class PickleHeap {
   }
 
  private:
-  // Of pages that are asked for together each costs a third of what it costs by itself.
+  // A page that is asked for together with others costs a third of what it costs alone.
   static constexpr size_t kReadied = (size_t{1} << 20) / sizeof(uint32_t);
 
   void MakeReady(size_t count) {

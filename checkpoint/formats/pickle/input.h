@@ -15,10 +15,10 @@ namespace reshard::pickle {
 // Invariant: [begin(), end()) are the bytes from offset() on.
 class PickleInput {
  public:
-  // Must live as long.
+  // `bytes` or `file` must outlive it.
   explicit PickleInput(std::string_view bytes);
   explicit PickleInput(const io::ReadFile& file) : PickleInput(file, WindowFor(file)) {}
-  // With a window of so many bytes, or more where more is wanted at once.
+  // With a window of that many bytes, or more if more is wanted at once.
   PickleInput(const io::ReadFile& file, int64_t window) : file_(&file), bytes_(file.bytes()), least_(window) {}
 
   int64_t bytes() const { return bytes_; }  // in all
@@ -29,7 +29,7 @@ class PickleInput {
   bool more() const { return offset_ + (end_ - begin_) < bytes_; }
 
   // Makes `keep`, in [begin(), end()], the begin of a window that holds at least `wanted` bytes, or all that are left.
-  // What is before it is gone, and addresses are others. Errors of reading the file. Throws bad_alloc.
+  // What is before it is gone, and addresses change. Errors of reading the file. Throws bad_alloc.
   absl::Status Advance(const uint8_t* keep, int64_t wanted);
 
  private:

@@ -29,7 +29,7 @@ namespace reshard::pickle {
 
 class Pickle {
  public:
-  // A value. Only with the pickle that it is of.
+  // A value. Only valid with the pickle that it is of.
   using Value = uint32_t;
   static constexpr Value kNoValue = 0;  // of no pickle
 
@@ -59,10 +59,10 @@ class Pickle {
   // short, an operand of the wrong kind (at which byte). ResourceExhausted: beyond a limit.
   static absl::StatusOr<Pickle> Read(std::string_view bytes, const CatalogLimits& limits, bool persistent_ids = false,
                                      Way way = Way::kRecords);
-  // The same for a file, of which only a window is in memory at any time. And the errors of reading it.
+  // The same for a file, of which only a window is in memory at any time. Also the errors of reading it.
   static absl::StatusOr<Pickle> Read(const io::ReadFile& file, const CatalogLimits& limits, bool persistent_ids = false,
                                      Way way = Way::kRecords);
-  // The first of what follows each other in a file; bytes() says where the next begins.
+  // The first of several pickles that follow each other in a file; bytes() says where the next begins.
   static absl::StatusOr<Pickle> ReadFirst(const io::ReadFile& file, const CatalogLimits& limits, bool persistent_ids);
 
   Value root() const { return root_; }
@@ -125,14 +125,14 @@ class Pickle {
     return kind(v) == Kind::kObject && known(Class(v)) == known_class;
   }
   // Of an object: not 0 for some of those that have items; then objects of the same shape have the same class and the
-  // same keys in the same order, and here are their values.
+  // same keys in the same order, and ShapedValues has their values.
   uint32_t Shape(Value v) const { return heap_[v] >> kCountShift == 0 ? 0 : heap_[v + 1]; }
   absl::Span<const Value> ShapedValues(Value v) const { return {heap_.data() + v + 2, heap_[v] >> kCountShift}; }
 
  private:
   friend class PickleMachine;
   friend class PickleRecords;
-  // Of so many bytes: a large pickle of records needs a quarter of a word a byte, and few texts.
+  // For a pickle of that many bytes: a large one of records needs a quarter of a word per byte, and few texts.
   explicit Pickle(int64_t bytes) : heap_(static_cast<size_t>(bytes) / 3 + 8) {}
 
   // The first word of a node: kind in 4 bits, depth of nesting in 8, count of members (tuples, records) in 20. Then:

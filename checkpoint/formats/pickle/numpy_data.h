@@ -25,7 +25,7 @@ struct NumpyData {
 bool IsNumpyArray(const Pickle& pickle, Pickle::Value value);
 bool IsNumpyScalar(const Pickle& pickle, Pickle::Value value);
 
-// Of an array or a scalar. Nothing for elements that are not numbers of this library, big-endian ones, a shape that its
+// The array or scalar. Nothing for elements that are not numbers of this library, big-endian ones, a shape that its
 // bytes contradict, and more than `most_bytes`.
 std::optional<NumpyData> ReadNumpy(const Pickle& pickle, Pickle::Value value, size_t most_bytes);
 

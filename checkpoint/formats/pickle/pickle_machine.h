@@ -141,7 +141,7 @@ class PickleMachine {
   bool Is(Value v, Kind kind) const { return pickle_.kind(v) == kind; }
 
   bool PushInt(int64_t number);
-  // The number, in decimal digits, of the line at at_; 00 and 01 are bools.
+  // Pushes the number of the line at at_, which is in decimal digits; 00 and 01 are bools.
   bool PushDecimal();
   bool PushLong(uint64_t length);
   bool PushText(Kind kind, uint64_t length);
@@ -157,8 +157,8 @@ class PickleMachine {
   bool PushObject(Value name, Value arguments);
   // Pushes an object of what `callable` is named.
   bool MakeObject(Value callable, Value arguments);
-  // The name of the class of what a value that is not a name makes when it is called: C(...) for an object of C or of
-  // C(...). 0, with an error recorded, for plain data, which cannot be called.
+  // The name of the class of what calling a value that is not a name makes: C(...) for an object of C or of C(...). 0,
+  // with an error recorded, for plain data, which cannot be called.
   Value NameOf(Value callable);
   bool Reduce();
   bool Build();

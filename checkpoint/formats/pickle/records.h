@@ -32,7 +32,7 @@ class PickleRecords {
     int64_t objects = 0;           // that it is made of, as the machine counts
   };
 
-  // What can be read behind the begin of a record must be as long: it bounds all records.
+  // From the begin of a record at least this many bytes must be readable: it bounds all records.
   static constexpr int64_t kMostBytes = 1024;
 
   // The record at `at`, an opcode BINGET or LONG_BINGET; adds its values to `pickle` and what it remembers to `memo`,

@@ -34,7 +34,7 @@ class PickleWriter {
   // The same for a text that comes often: written once and remembered after that. Readers then know that it is the same
   // without comparing it.
   void Word(std::string_view utf8);
-  // Python's bytes. Of protocol 3, as sets are of protocol 4; Python 3 reads them whatever the pickle says that it is.
+  // Python's bytes. These are of protocol 3, and sets of 4; Python 3 reads both whatever protocol the pickle declares.
   void Bytes(std::string_view bytes);
   // The value of a complete pickle that this class has written; it must have no globals and no words.
   void ValueOf(std::string_view pickle);

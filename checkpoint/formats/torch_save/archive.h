@@ -22,7 +22,7 @@
 
 namespace reshard::torch_save {
 
-// Whether a file of torch.save begins so, in either form.
+// Whether a file of torch.save, in either form, begins with these bytes.
 inline constexpr size_t kMostBeginning = 64;  // bytes that are enough to tell
 bool IsBeginning(std::string_view bytes);
 

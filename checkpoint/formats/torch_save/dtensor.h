@@ -23,9 +23,9 @@ struct LocalPart {
 
 bool IsDTensor(const pickle::Pickle& description, pickle::Pickle::Value value);
 
-// Of a value for which IsDTensor, the tensor of that name. What placements mean is said in
-// layout/notation/dtensor_placements.h.
-// Errors name the tensor. DataLoss: no mesh, placements or coordinates, or others than they can be. Unimplemented:
+// Reads a value that IsDTensor, the tensor of that name. layout/notation/dtensor_placements.h says what placements
+// mean.
+// Errors name the tensor. DataLoss: no mesh, placements or coordinates, or impossible ones. Unimplemented:
 // partial sums, placements that this library does not know, and those that give a rank several blocks of a dimension.
 absl::StatusOr<LocalPart> ReadDTensor(const Archive& archive, std::string_view name, pickle::Pickle::Value dtensor);
 

@@ -1,7 +1,7 @@
 // The first form of torch.save: pickles of a magic number, the version of the protocol, facts about the system, the
 // description and the list of storages, and then the storages, each with the number of its elements before it.
 //
-// The bytes of storages are little-endian whatever the facts say: PyTorch turns them round on big-endian machines.
+// The bytes of storages are little-endian whatever the facts say: PyTorch swaps them on big-endian machines.
 #ifndef RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_FIRST_FORM_H_
 #define RESHARD_CHECKPOINT_FORMATS_TORCH_SAVE_FIRST_FORM_H_
 
@@ -16,7 +16,7 @@
 
 namespace reshard::torch_save {
 
-// Whether a file that begins so is of that form.
+// Whether a file that begins with these bytes is of that form.
 bool IsFirstForm(std::string_view begin);
 
 struct FirstForm {

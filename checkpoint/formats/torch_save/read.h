@@ -14,7 +14,7 @@ namespace reshard::torch_save {
 
 // The tensors of all readers: those of the nested containers of each file, by their paths (flatten.h), in any strides;
 // a parameter is its tensor; tensors that share a storage are tensors of their own; an array of NumPy is a tensor. A
-// tensor that only PyTorch or its class can read (sparse, quantized, a subclass) has what it is as stored dtype, and no
+// tensor that only PyTorch or its class can read (sparse, quantized, a subclass) has its kind as stored dtype, and no
 // elements. A value that is plain data is a byte item; anything else is an attribute with its kind, which cannot be
 // carried. Of a TorchScript module only tensors are read, by their paths in its objects.
 
@@ -22,7 +22,7 @@ namespace reshard::torch_save {
 absl::StatusOr<bool> IsArchive(const std::string& path);
 
 // One file (.pt, .pth, .bin, .ckpt). A root that is not a container has the name of the file without its extension.
-// DataLoss, also: a DTensor, of which one file has only a part. Unimplemented: a root that is an object, but for a
+// DataLoss, also: a DTensor, of which one file has only a part. Unimplemented: a root that is an object other than a
 // module. The catalog is not complete where the file is one of several parts by its name (incomplete()).
 absl::StatusOr<Catalog> ReadFile(const std::string& path, const CatalogLimits& limits);
 

@@ -46,11 +46,11 @@ class Reader {
   // A file of that name below the root, saved by that rank where files are of ranks. All names in it get `prefix`; a
   // root that is not a container is called `root_name`.
   absl::Status AddFile(const std::string& name, std::string_view prefix, std::string_view root_name, int64_t rank = 0);
-  // Of the file what `is_wanted` says.
+  // The same, but only the leaves that `is_wanted` accepts.
   absl::Status AddFile(const std::string& name, const std::function<bool(const Leaf&)>& is_wanted);
 
-  // For those who take a file apart themselves: the file of that name below the root, and what else is to be in the
-  // catalog.
+  // For callers that take a file apart themselves: opens the file of that name below the root; they give builder() what
+  // is to be in the catalog.
   absl::StatusOr<OpenFile> Open(const std::string& name);
   catalog::CatalogBuilder& builder() { return builder_; }
   // A chunk of the tensor that the builder was given last: all of what the record has, which may be elements of a type

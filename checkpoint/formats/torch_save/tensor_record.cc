@@ -37,7 +37,7 @@ std::optional<Call> FindCall(const pickle::Pickle& pickle, Value value) {
     const absl::Span<const Value> given = pickle.Tuple(arguments);
     const bool right = given.size() == 4 && pickle.kind(given[0]) == Kind::kName &&
                        pickle.kind(given[1]) == Kind::kName && pickle.kind(given[2]) == Kind::kTuple;
-    // Of another class nobody knows what the elements mean.
+    // What the elements of any other class mean is unknown.
     const bool is_torchs =
         right && ((pickle.Module(given[1]) == "torch" && pickle.Name(given[1]) == "Tensor") ||
                   pickle.Module(given[1]) == "torch._tensor" || pickle.Module(given[1]) == "torch.nn.parameter");
@@ -169,7 +169,7 @@ class RecordReader {
     return absl::OkStatus();
   }
 
-  // Where the first element is, after it is sure that the last one is in the record too.
+  // Sets where the first element is, after checking that the last one is in the record, too.
   absl::Status Place(int64_t offset) {
     catalog::StoredElements& e = record_.elements;
     std::optional<int64_t> last = offset;

@@ -12,7 +12,7 @@ namespace reshard::torch_save {
 // "float32" for kF32: the name of the dtype in the module `torch`.
 std::string_view TorchName(DType dtype);
 
-// "FloatStorage" for kF32: the typed storage in the module `torch`. Empty for a dtype younger than those, whose tensors
+// "FloatStorage" for kF32: the typed storage in the module `torch`. Empty for a dtype newer than those, whose tensors
 // have storages without a type.
 std::string_view StorageName(DType dtype);
 

@@ -37,7 +37,7 @@ constexpr uint16_t kEncrypted = 1 << 0 | 1 << 6 | 1 << 13;  // plainly, strongly
 constexpr uint16_t kSizesFollow = 1 << 3;
 constexpr uint16_t kDeflated = 8;  // a method; 0: not compressed
 
-// Little-endian numbers at a place of a text; whoever calls has checked the length.
+// Little-endian numbers at a place of a text; the caller has checked the length.
 template <typename T>
 T NumberAt(std::string_view text, size_t at) {
   T number;

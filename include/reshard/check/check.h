@@ -24,8 +24,8 @@ struct Unjudged {
   std::string why;    // why it cannot be checked; one sentence
 };
 
-// A derived figure. It is exact if low == high; otherwise it depends on which holder sends, or on what is packed, which
-// only the pieces of a plan tell, and lies between the two.
+// A derived figure. It is exact if low == high. Otherwise it lies between the two and depends on which holder sends, or
+// on what is packed, which only the pieces of a plan tell.
 struct Derived {
   int64_t low = 0;                            // smallest possible value
   int64_t high = 0;                           // largest possible value
@@ -83,26 +83,26 @@ struct CheckReport {
   absl::Status status() const;
 };
 
-// Most bytes of JSON; longer texts are refused.
+// Maximum size of the JSON in bytes; longer texts are refused.
 inline constexpr size_t kMaxPlanText = size_t{256} << 20;
 
 // Reads one plan object (schema reshard.plan/1, or that of another tool if there is no "schema"), a batch object
 // (reshard.batch/1, whose "plans" are checked), or lines with one plan each, and checks every plan.
 //
-// A plan with the schema must have every key that the schema requires. One of another tool needs only mesh, dtype,
+// A plan with the schema must have every key that the schema requires. A plan of another tool needs only mesh, dtype,
 // shape, source, target and the steps with op, from and to; figures that it leaves out are derived and are not
 // findings.
 //
 // InvalidArgument: the text is not JSON, nests too deep, holds no plan or names an unknown schema; or its only plan
-// lacks something required or has a mesh or layout that does not parse. ResourceExhausted: over a limit. Where there
-// are several plans, one that cannot be read has a status of its own.
+// lacks something required or has a mesh or layout that does not parse. ResourceExhausted: over a limit. If there are
+// several plans, one that cannot be read gets its own status.
 absl::StatusOr<CheckReport> CheckPlans(std::string_view text);
 
 // One line per finding, then the derived figures and how far the plan is from its bound. Ends with a newline.
 std::string CheckToText(const CheckReport& report);
 // One JSON object, schema reshard.check/1 (docs/check.schema.json), on one line, without a newline.
 std::string CheckToJson(const CheckReport& report);
-// A page to look at in a browser, in one file that needs no network: every plan with its findings and figures.
+// A page to view in a browser, in one file that needs no network: every plan with its findings and figures.
 std::string CheckToHtml(const CheckReport& report);
 
 }  // namespace reshard

@@ -10,7 +10,7 @@
 //   }
 //
 // Reading a catalog reads headers only, never runs anything from a file, and takes memory in proportion to the bytes
-// that it has read, never to a number that it has read.
+// that it reads, never to a number that a file states.
 #ifndef RESHARD_CHECKPOINT_CATALOG_H_
 #define RESHARD_CHECKPOINT_CATALOG_H_
 
@@ -47,7 +47,7 @@ struct CatalogLookup;  // finds by name
 struct StoredElements;
 }  // namespace catalog
 
-// Limits on untrusted input. Whatever exceeds one is refused with ResourceExhausted, which has both numbers.
+// Limits on untrusted input. Input that exceeds one is refused with ResourceExhausted; the message has both numbers.
 struct CatalogLimits {
   int64_t metadata_bytes = int64_t{1} << 30;  // size of one `.metadata`, index or header
   int64_t string_bytes = int64_t{64} << 20;   // size of one name
@@ -67,8 +67,8 @@ class Catalog {
   using Place [[deprecated("FileRange")]] = FileRange;  // until 0.4
 
   // A box of one tensor. For safetensors and listings `place` has the elements themselves, dense and row-major; for DCP
-  // it has a stream, which is an archive that contains the elements; for torch.save it reaches from the first element
-  // to the last, and StoredAs says in which order they are.
+  // it has a stream, which is an archive that contains the elements; for torch.save it extends from the first element
+  // to the last, and StoredAs gives their order.
   struct Chunk {
     absl::Span<const int64_t> offset;  // index of its first element, one per dimension
     absl::Span<const int64_t> size;    // in elements, one per dimension; any may be 0
@@ -96,23 +96,23 @@ class Catalog {
     FileRange place;        // where its bytes are
   };
 
-  // DCP: something that the metadata says of the whole checkpoint, beside what every checkpoint says. torch.save: a
-  // value of the state dict that is not plain data. The value itself is opaque then: it can be listed, but not carried.
+  // DCP: something that the metadata records about the whole checkpoint, besides what it always records. torch.save: a
+  // value of the state dict that is not plain data. Such a value is opaque: it can be listed, but not carried.
   struct Attribute {
     std::string name;
-    // A pickle of its value where that is plain data (numbers, texts, containers of them), or empty.
+    // A pickle of its value if that is plain data (numbers, strings, containers of them), or empty.
     std::string pickle = {};
     bool of_files = false;  // it describes the files of this checkpoint, and means nothing in another
-    // Of an opaque value, what it is: "an object of hparams.Config", "functools.partial".
+    // What an opaque value is: "an object of hparams.Config", "functools.partial".
     std::string kind = {};
 
     bool is_opaque_value() const { return !kind.empty(); }
-    // As it is called among tensors and byte items: "attribute mcore_data", "hparams (an object of hparams.Config)".
+    // Its name in a list of tensors and byte items: "attribute mcore_data", "hparams (an object of hparams.Config)".
     std::string Label() const;
   };
 
-  // A tensor or a value that every rank has stored whole, and not all of them the same. The catalog has each rank's
-  // under a name of its own, "NAME.rank_R".
+  // A tensor or a value that every rank stored whole, and that differs between ranks. The catalog has each rank's under
+  // its own name, "NAME.rank_R".
   struct RankLocal {
     std::string name;                           // in the files
     std::vector<std::string> names;             // here
@@ -127,13 +127,13 @@ class Catalog {
     std::string path;      // relative to root(), with '/' between its parts
     int64_t bytes = 0;     // its size
     int64_t modified = 0;  // time of the last modification, in nanoseconds since 1970
-    // Not null: no file of its own, but these bytes, made of the file that `path` begins with.
+    // Not null: these bytes instead of a file of its own, made from the file that `path` begins with.
     std::shared_ptr<const std::string> content = nullptr;
   };
 
   // What was read.
   CheckpointFormat format() const;
-  // What else follows from the format, for those who read chunks; a default Catalog has none.
+  // What else follows from the format, for code that reads chunks; a default Catalog has none.
   const catalog::FormatTraits& traits() const { return *traits_; }
   // The directory; for a single safetensors file, the directory that it is in.
   const std::string& root() const { return root_; }
@@ -155,21 +155,21 @@ class Catalog {
   // Where the elements of that chunk are, and in which order; null where its place says that already.
   const catalog::StoredElements* StoredAs(const Tensor& tensor, int64_t index) const;
 
-  // The bytes of all elements of a tensor of this catalog; also of an unknown dtype where the chunks are the elements
-  // themselves, as in safetensors, and otherwise 0 for one. The largest int64_t where they are more than that.
+  // The bytes of all elements of a tensor of this catalog. For an unknown dtype, those of its chunks if these are the
+  // elements themselves, as in safetensors, and 0 otherwise. The largest int64_t if there are more than that.
   int64_t BytesOf(const Tensor& tensor) const;
 
   // DCP, torch.save: the path of a flat key in nested containers, or null if the checkpoint does not record one.
   const std::vector<PathStep>* PathOf(std::string_view name) const;
   // DCP: in the order of the metadata, each name once, without those whose value is None. Megatron's `mcore_data` is
-  // one that is plain data, and the `all_local_plans` that some versions of PyTorch keep is one of the files.
+  // plain data; the `all_local_plans` that some versions of PyTorch keep describes the files.
   const std::vector<Attribute>& attributes() const { return attributes_; }
-  // Files of ranks: what differs between them. A selection that takes any of it has to say so (Selection).
+  // Files of ranks: what differs between them. A selection that takes any of it must allow it explicitly (Selection).
   const std::vector<RankLocal>& rank_local() const { return rank_local_; }
-  // The name in the files of a tensor or value of rank_local(), or the name itself for any other.
+  // The name that a tensor or value of rank_local() has in the files; for any other, the name itself.
   std::string_view NameInFiles(std::string_view name) const;
-  // Why this is hardly all of a checkpoint: "2 of 9 parts are here: ..."; empty where nothing speaks for it. A
-  // selection has to say so (Selection).
+  // Why this is probably not a whole checkpoint: "2 of 9 parts are here: ..."; empty if nothing suggests that. A
+  // selection must allow it explicitly (Selection).
   const std::string& incomplete() const { return incomplete_; }
   // safetensors, torch.save: whether an index says which file has which tensor. Some readers want one even for a single
   // file.
@@ -208,21 +208,21 @@ class Catalog {
 // `model_world_size_W_rank_R.pt` files of all W ranks, with the files of DeepSpeed or a `latest` that names them, or
 // one file of safetensors or torch.save. NotFound: there is no checkpoint at the path. DataLoss: it violates the
 // format; the message says how, and at which byte. InvalidArgument: two checkpoints in one directory, or a path that
-// leaves the directory. Unimplemented: encoded streams, with the name of the encoding; a checkpoint of a kind that is
-// not read, with what it is. ResourceExhausted: over a limit. Unavailable: the system could not read a file, with its
+// leaves the directory. Unimplemented: encoded streams, with the name of the encoding; an unsupported kind of
+// checkpoint, with what it is. ResourceExhausted: over a limit. Unavailable: the system could not read a file, with its
 // reason. Whether the chunks cover their tensors is not checked here: see CheckCover.
 //
-// A file that is only a part of a checkpoint means that checkpoint: one that says what is where (`.metadata`,
+// A file that is only part of a checkpoint stands for the whole checkpoint: one that says what is where (`.metadata`,
 // `model.safetensors.index.json`, `reshard.json`, `reshard.listing.json`), one shard of several, the file of one rank.
 absl::StatusOr<Catalog> ReadCatalog(const std::string& path, const CatalogLimits& limits = {});
 
-// The scheme of the store (reshard/checkpoint/store.h) that the checkpoint at `path` is read by: that of a URL, or
-// "orbax", "gguf", "hdf5", "numpy" for what is of such a kind. Empty where the library reads it by itself, and where
-// there is nothing. ReadCatalog reads SCHEME://PATH of a registered store where a path is of such a kind.
+// The scheme of the store (reshard/checkpoint/store.h) that is needed to read the checkpoint at `path`: that of a URL,
+// or "orbax", "gguf", "hdf5", "numpy" for a checkpoint of that kind. Empty if the library reads it by itself, and if
+// there is nothing. For a path of such a kind, ReadCatalog reads SCHEME://PATH through a registered store.
 std::string StoreNeededFor(const std::string& path);
 
-// The directory of the checkpoint that the file at `path` is only a part of, and that ReadCatalog reads instead. Empty
-// where it reads what is at the path, or where it would report why it cannot.
+// The directory of the checkpoint that the file at `path` is only a part of, which ReadCatalog reads instead. Empty if
+// ReadCatalog reads what is at the path, or would report why it cannot.
 std::string DirectoryMeantBy(const std::string& path);
 
 }  // namespace reshard

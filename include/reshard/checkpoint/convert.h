@@ -30,7 +30,7 @@
 
 namespace reshard {
 
-// Most processes that share a conversion.
+// At most this many processes share a conversion.
 inline constexpr int64_t kMaxConvertWorkers = 4096;
 
 // How to convert.
@@ -40,11 +40,11 @@ struct ConvertOptions {
   int64_t memory_limit = int64_t{1} << 30;
   int threads = 0;         // 0: one per core
   bool overwrite = false;  // whether something at the destination may be replaced
-  // Throws away what an interrupted run of the same job has written. Without it the job continues where that run
-  // stopped: what was written is read and compared first.
+  // Discards what an interrupted run of the same job wrote. Without it the job continues where that run stopped: what
+  // was written is read and compared first.
   bool restart = false;
-  // A destination that this same job has completed before is a success instead of AlreadyExists: for jobs that a
-  // scheduler may start once more.
+  // A destination that this same job already completed is a success instead of AlreadyExists: for jobs that a
+  // scheduler may restart.
   bool resume = false;
   // Reads the result and compares it with the source before it is moved to the destination.
   bool verify = false;
@@ -58,31 +58,32 @@ struct ConvertOptions {
   int64_t worker = 0;  // which of them this one is, 0 .. workers-1
   // Stall timeout: how long a worker that is done waits while none of the others makes progress.
   absl::Duration stall_timeout = absl::Minutes(10);
-  // safetensors: most bytes of tensors in one file, unless a single tensor has more; in a store those of an object, of
-  // DCP, too. 0: 5 GiB, in a store 1 GiB. Orbax: of a chunk, as far as its dimensions have divisors; 0: 64 MiB.
+  // safetensors: at most this many bytes of tensors in one file, unless a single tensor has more; in a store, in one
+  // object, also for DCP. 0: 5 GiB, in a store 1 GiB. Orbax: at most this many bytes in a chunk, as far as the divisors
+  // of its dimensions allow; 0: 64 MiB.
   int64_t file_bytes = 0;
-  // safetensors: an index even of a single file, as some readers of Hugging Face models want it.
+  // safetensors: an index even for a single file, as some readers of Hugging Face models require.
   bool always_index = false;
-  bool unwrap = false;  // names are first what the bare model calls them (reshard/checkpoint/wrappers.h)
-  // The result's reshard.json says whether it was made of weights alone, and what has come off names: whoever compares
-  // source and result then does the same.
+  bool unwrap = false;  // names are first reduced to those of the bare model (reshard/checkpoint/wrappers.h)
+  // The result's reshard.json records whether it was made of weights alone, and what was taken off names: a comparison
+  // of source and result then does the same.
   bool record_made = false;
-  Recipe recipe;                  // what of the source is taken, and what is made of it; its layouts are not looked at
+  Recipe recipe;                  // what of the source is taken, and what is made of it; its layouts are ignored
   AuxiliaryFileTerms side_files;  // which files beside the source belong to it, and are copied
   CatalogLimits limits;           // on the source's metadata
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
-  // Called once, before anything is written, where a single worker continues an interrupted run: with the directory in
-  // which that run wrote, and the bytes that it takes on disk.
+  // Called once, before anything is written, if a single worker continues an interrupted run: with the directory that
+  // run wrote to, and the bytes that it takes on disk.
   std::function<void(const std::string& stage, int64_t bytes)> continuing;
-  // Ends the run soon after it asks for that: Cancelled, an error of kind kSystem; the same call then continues.
+  // Ends the run soon after a stop is requested: Cancelled, an error of kind kSystem; the same call then continues.
   std::stop_token stop;
 };
 
 // A tensor of a result that is not written yet.
 struct PlannedTensor {
   std::string name;
-  std::string from;  // the name of the tensor that it is, or what it is made of
+  std::string from;  // the name of the stored tensor that it is, or what it is made of
   DType dtype = DType::kU8;
   std::vector<int64_t> shape;  // in elements
   int64_t bytes = 0;
@@ -100,47 +101,47 @@ struct ConvertSummary {
   int64_t files = 0;          // number of files of the result, without auxiliary files
   int64_t disk_bytes = 0;     // size of all these files and of the auxiliary files
   int64_t free_bytes = 0;     // free on the destination's filesystem, before; 2^63 - 1 in a store
-  int64_t staged_bytes = 0;   // that an interrupted run of this job takes there: they are used again, or freed
+  int64_t staged_bytes = 0;   // that an interrupted run of this job takes there: they are reused or freed
   int64_t memory_bytes = 0;   // planned for this process; at most the limit
   int64_t read_bytes = 0;     // that this worker read from the source's files of contents
   int64_t kept_bytes = 0;     // of this worker's share, kept from an interrupted run
   double seconds = 0.0;       // wall-clock time of this worker, waiting included
   bool was_complete = false;  // an earlier run had completed it: there was nothing left to do
   bool committed = false;     // this worker moved the result to the destination
-  // What the target format cannot represent, as "name: reason", and no tensor is among: one that it cannot is an error.
+  // What the target format cannot represent, as "name: reason". Never a tensor: an unrepresentable one is an error.
   std::vector<std::string> left_out;
   std::vector<std::string> left_out_items;  // names of the byte items that it cannot
   std::vector<LeftOut> not_selected;        // what the selection leaves in the source
   // Attributes of the source that describe its files, and that the result has no use for.
   std::vector<std::string> dropped_attributes;
   std::vector<AuxiliaryFile> side_files;  // copied from beside the source
-  // Tensors of which a recipe takes only a part, as "name: 6 of 8 elements are used".
+  // Tensors that a recipe uses only in part, as "name: 6 of 8 elements are used".
   std::vector<std::string> partly_used;
-  // Names of quantized tensors with scales beside them whose values are not scaled in the result: they are cast as they
-  // are; or stay as they are, because a dtype that is asked for is about wider floats.
+  // Names of quantized tensors that have scales beside them, but whose values the result does not scale: they are cast
+  // unscaled, or stay as they are because the requested dtype applies only to wider floats.
   std::vector<std::string> cast_unscaled, left_quantized;
-  // Where the model's configuration, which is among them, says of tensors what they are not: one sentence each.
+  // Where the model's configuration, one of `side_files`, contradicts the tensors: one sentence each.
   std::vector<std::string> contradictions;
-  std::vector<std::string> left_beside;  // paths of what else lies there
+  std::vector<std::string> left_beside;  // paths of what else lies beside the source
   std::vector<Wrapper> taken_off;        // off names, with ConvertOptions::unwrap
   // With ConvertOptions::unwrap, where no configuration is copied that would say what the names should be: the first
   // names of the result.
   std::vector<std::string> first_names;
-  std::vector<std::string> warnings;   // what the next program will hardly take: one sentence each
-  std::vector<PlannedTensor> planned;  // of PlanConversion: all tensors, in the order of the source
+  std::vector<std::string> warnings;   // what the next program will probably reject: one sentence each
+  std::vector<PlannedTensor> planned;  // PlanConversion only: all tensors, in the order of the source
 
   // Bytes that have to be free for the result.
   int64_t needed_bytes() const { return disk_bytes - staged_bytes; }
 };
 
-// Whether a checkpoint of that format is cut as layout rules say, so that one cannot be written without them.
+// Whether layout rules say how a checkpoint of that format is cut, and it cannot be written without them.
 bool NeedsLayoutRules(CheckpointFormat format);
-// Whether rules say how one of that format is cut; one that they say nothing of has every tensor whole.
+// Whether layout rules say how a checkpoint of that format is cut; otherwise it has every tensor whole.
 bool TakesLayoutRules(CheckpointFormat format);
 
-// Makes of the options what --to NAME means: a format, or "hf", which is safetensors as Hugging Face's loaders take
-// them: the weights alone, without what wrappers have added to names, with an index also for one file, and with the
-// files beside a source that is one file. What is in the options already stays. False: NAME is neither.
+// Sets the options that --to NAME means: a format, or "hf", which is safetensors as Hugging Face's loaders take them:
+// the weights alone, without what wrappers added to names, with an index even for one file, and with the files beside a
+// source that is one file. All other options stay. False: NAME is neither.
 bool SetTarget(std::string_view name, ConvertOptions* options);
 
 // What Convert would do with these arguments, and whether it could: reads the source's metadata and writes nothing.
@@ -151,12 +152,12 @@ absl::StatusOr<ConvertSummary> PlanConversion(const std::string& source, const s
 // Converts the checkpoint at `source`. `rules` say how tensors are sharded; safetensors stores each tensor whole, and
 // needs none.
 // InvalidArgument: a tensor that the format cannot hold, before anything is written. AlreadyExists: something is at the
-// destination. ResourceExhausted: the memory limit (with the bytes needed and
-// allowed), or the disk is full. DataLoss: the source is damaged. FailedPrecondition: another live process does the
-// same job, or the source was modified meanwhile. DeadlineExceeded: no progress for `stall_timeout`; the message says
-// which workers are missing, and what was written stays. Otherwise as ReadCatalog and LayoutRules::LayoutFor. After an
-// error the destination is as it was. What was written so far is kept beside it, for the same call to continue, if
-// the error is of kind kSystem or kPeer, and removed otherwise.
+// destination. ResourceExhausted: the memory limit (with the bytes needed and allowed), or the disk is full. DataLoss:
+// the source is damaged. FailedPrecondition: another live process does the same job, or the source was modified
+// meanwhile. DeadlineExceeded: no progress for `stall_timeout`; the message says which workers are missing, and what
+// was written stays. Otherwise as ReadCatalog and LayoutRules::LayoutFor. After an error the destination is as it was.
+// What was written so far is kept beside it, so that the same call can continue, if the error is of kind kSystem or
+// kPeer, and removed otherwise.
 absl::StatusOr<ConvertSummary> Convert(const std::string& source, const std::string& destination,
                                        const std::optional<LayoutRules>& rules, const ConvertOptions& options);
 

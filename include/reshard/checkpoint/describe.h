@@ -9,7 +9,7 @@
 
 namespace reshard {
 
-// Judged by the boxes alone, without empty ones:
+// Considers only the boxes, and skips empty ones:
 //   "whole"                    one chunk, or no elements
 //   "row blocks of 512"        split along the first dimension only; the size of the largest block
 //   "column blocks of 7"       split along the last dimension only

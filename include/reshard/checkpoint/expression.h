@@ -1,6 +1,6 @@
-// How one tensor is made out of others. Every element of the result is one element of one tensor, cast perhaps, or
-// multiplied by the scale that is stored for it or by a number, or a constant. So what an expression says can be read
-// box by box.
+// How one tensor is made from others. Every element of the result is either a constant, or one element of one tensor,
+// possibly cast, or multiplied by the scale that is stored for it or by a number. So the result of an expression can be
+// read box by box.
 //
 //   {"concatenate": ["q", {"slice": "kv", "end": 128}], "dim": 0}
 #ifndef RESHARD_CHECKPOINT_EXPRESSION_H_
@@ -16,9 +16,9 @@
 namespace reshard {
 
 // A tensor of the checkpoint, or an operation on others. Dimensions count from 0, or from -1 for the last one. Members
-// that an operation has no use for keep their defaults.
+// that an operation does not use keep their defaults.
 struct Expression {
-  // With the members that each has beside `inputs`, which has one element where nothing else is said. A member called
+  // Each with the members that it uses besides `inputs`, which has one element unless stated otherwise. A member called
   // "dim" in JSON is `dim`, and so on.
   enum class Op {
     kTensor,        // a tensor of that `name`; no inputs
@@ -27,30 +27,29 @@ struct Expression {
     kChunk,         // cut along `dim` into `count` ("chunks") equal parts: the `part`-th
     kStack,         // any number of inputs of one shape along a new dimension `dim`
     kUnstack,       // the `part`-th index of `dim`, without that dimension
-    kTranspose,     // `numbers` ("dims"): the two dimensions that change places
+    kTranspose,     // `numbers` ("dims"): the two dimensions to swap
     kPermute,       // `numbers` ("dims"): which dimension of the input is the first one, the second one, ...
     kReshape,       // `numbers` ("shape"): the same elements in row-major order; one size may be -1. `sizes` ("from"),
                     // if any, is the shape before, and is checked, as is every other "from"
     kFlatten,       // `numbers` ("dims"): the first and the last of the dimensions that become one; `sizes` ("from")
-    kUnflatten,     // `dim` becomes dimensions of `sizes`, of which one may be -1
+    kUnflatten,     // `dim` becomes dimensions of `sizes`; one may be -1
     kInterleave,    // any number of inputs, each cut along `dim` into `count` ("blocks") equal blocks: the first
                     // block of each input, then the second one of each, ...
-    kDeinterleave,  // the inverse: of `count` ("blocks") equal blocks along `dim` the `part`-th part of each, which
-                    // are cut into parts of `sizes`
-    kPermuteForRope,  // the first dimension as [`count` ("heads"), half, 2], of which the last two change places: from
-                      // pairs of a rotation side by side to halves
-    kSlice,           // [`begin`, `end`) of `dim`; both count from the end where they are negative
-    kPad,             // `value` behind the input along `dim`, up to `end` ("to") in all; `sizes` ("from"), if any, has
+    kDeinterleave,  // the inverse: cut along `dim` into `count` ("blocks") equal blocks, and each block into parts of
+                    // `sizes`: the `part`-th part of each block
+    kPermuteForRope,  // the first dimension as [`count` ("heads"), half, 2], with the last two swapped: from pairs of a
+                      // rotation side by side to halves
+    kSlice,           // [`begin`, `end`) of `dim`; both count from the end if negative
+    kPad,             // `value` after the input along `dim`, up to `end` ("to") in total; `sizes` ("from"), if any, has
                       // one element: how long the input is
-    kCast,            // to `dtype`, from `from`: as PyTorch's Tensor.to, rounded to nearest even where that means
-                      // anything
+    kCast,            // to `dtype`, from `from`: as PyTorch's Tensor.to, rounded to nearest even where that applies
     kDequantize,      // two inputs, quantized values and their scales ("scales"): each value times the scale of its
                       // block, in f32, then cast to `dtype`. `numbers` ("block") are the sizes of a block in the last
-                      // dimensions, -1 for all of one; in those before, each index has scales of its own. Blocks at the
-                      // end of a dimension may be shorter. Dimensions of one block may be left out of the scales.
-    kMultiply,        // by `value` ("by"): of f32, f16 or bf16, in f32, then cast back
+                      // dimensions, -1 for a whole dimension; in those before, each index has its own scales. Blocks at
+                      // the end of a dimension may be shorter. Scales may leave out dimensions of one block.
+    kMultiply,        // by `value` ("by"): values of f32, f16 or bf16, in f32, then cast back
   };
-  // What takes one of several parts: a number, or the value that a placeholder of the rule's target has.
+  // Which of several parts is taken: a number, or the value of a placeholder of the rule's target.
   struct Part {
     int64_t number = 0;
     std::string placeholder = {};
@@ -60,7 +59,7 @@ struct Expression {
   Op op = Op::kTensor;
   std::string name = {};  // kTensor: may have placeholders, see Recipe
   std::vector<Expression> inputs = {};
-  // kConcatenate, kStack and kInterleave of one input: it stands for as many as this placeholder has values.
+  // kConcatenate, kStack and kInterleave of one input: it stands for one input per value of this placeholder.
   std::string over = {};
   int64_t dim = 0;
   std::vector<int64_t> numbers = {};
@@ -78,7 +77,7 @@ struct Expression {
   bool operator==(const Expression&) const = default;
 };
 
-// "concatenate(q, k, dim=0)": as it is shown to people. Long ones are shortened.
+// "concatenate(q, k, dim=0)", for display. Long ones are shortened.
 std::string ToString(const Expression& expression);
 
 }  // namespace reshard

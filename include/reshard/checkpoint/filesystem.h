@@ -17,21 +17,21 @@ struct FilesystemFeatures {
   // Files can be written, made durable together with their names, and read back. All that follows needs this; without
   // it the others say the same.
   absl::Status writes;
-  // Space can be taken before it is written. Without it, a full disk shows only when it is.
+  // Space can be reserved before it is written. Without it, a full disk is noticed only when it fills up.
   absl::Status takes_space_ahead;
-  // A directory can be put in a place only if there is nothing. Without it a conversion looks first, and renames.
+  // A directory can be renamed to a path only if nothing is there. Without it a conversion checks first, then renames.
   absl::Status renames_without_replacing;
-  // Two directories can change places at once. Without it nothing can be replaced (--overwrite).
+  // Two directories can be swapped atomically. Without it nothing can be replaced (--overwrite).
   absl::Status exchanges_names;
   // Processes can exclude each other from a file. Conversions always do.
   absl::Status locks;
 };
 
-// Tries them in a new directory inside `directory`, which is gone afterwards, also after errors. Errors of the system:
-// NotFound if there is no such directory.
+// Tries them in a new directory inside `directory`, which is removed afterwards, also after errors. Errors of the
+// system: NotFound if there is no such directory.
 absl::StatusOr<FilesystemFeatures> TryFilesystem(const std::string& directory);
 
-// All of a file at a path or a URL that a user wrote, of at most `limit` bytes. Errors of the system or the store;
+// The whole file at a path or URL that a user gave, of at most `limit` bytes. Errors of the system or the store;
 // ResourceExhausted: it has more.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit = int64_t{64} << 20);
 

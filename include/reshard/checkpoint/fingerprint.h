@@ -1,6 +1,6 @@
-// The fingerprint of what a checkpoint contains: that of the same tensors in a job's memory (runtime/fingerprint.h),
-// whatever the format, the layout and the chunks. So a job can tell whether it has what a checkpoint has, and two
-// checkpoints can be compared where only one of them can be reached.
+// The fingerprint of a checkpoint's contents: equal to that of the same tensors in a job's memory
+// (runtime/fingerprint.h), whatever the format, the layout and the chunks. So a job can tell whether it has what a
+// checkpoint has, and two checkpoints can be compared where only one of them can be reached.
 #ifndef RESHARD_CHECKPOINT_FINGERPRINT_H_
 #define RESHARD_CHECKPOINT_FINGERPRINT_H_
 
@@ -24,14 +24,14 @@ struct FingerprintOptions {
   int threads = 0;              // 0: one per core
   bool ignore_sidecar = false;  // does not read its reshard.json
   Recipe recipe;                // which tensors count, under which names, and what is made of them first
-  // Several processes share the reading: this is the part-th of `parts`, which read about as many bytes each. Requires
-  // 0 <= part < parts. The parts' fingerprints of a tensor add up to its fingerprint.
+  // Several processes share the reading: this is the part-th of `parts`, each of which reads about the same number of
+  // bytes. Requires 0 <= part < parts. The parts' fingerprints of a tensor add up to its fingerprint.
   int64_t part = 0;
   int64_t parts = 1;
   CatalogLimits limits;  // on the metadata
   // Called about five times per second from one of the worker threads, with the bytes of this part; may be empty.
   std::function<void(const ConvertProgress&)> progress;
-  std::stop_token stop;  // ends it soon after it asks for that: Cancelled
+  std::stop_token stop;  // ends the reading soon after a stop is requested: Cancelled
 };
 
 // Which contents there are.
@@ -49,11 +49,11 @@ struct CheckpointFingerprint {
   bool operator==(const CheckpointFingerprint&) const = default;
 };
 
-// Post-condition: of all parts together, the sum of FingerprintOf over the devices of any layout, for each tensor; what
-// is not a tensor does not count. Reads every element once, in the order of the checkpoint's list, through a megabyte
-// per thread. Errors as ReadCatalog; DataLoss if a checksum shows that the checkpoint is damaged; InvalidArgument for a
-// recipe that does not fit and for parts that make no sense; Unimplemented for elements of a type that this library
-// does not have, which the recipe can leave out.
+// Post-condition: for each tensor, the parts add up to the sum of FingerprintOf over the devices of any layout; what is
+// not a tensor does not count. Reads every element once, in the order of the checkpoint's list, with a buffer of one
+// megabyte per thread. Errors as ReadCatalog; DataLoss if a checksum shows that the checkpoint is damaged;
+// InvalidArgument for a recipe that does not fit and for a `part` out of range; Unimplemented for elements of a type
+// that this library does not have, which the recipe can leave out.
 absl::StatusOr<CheckpointFingerprint> FingerprintCheckpoint(const std::string& path,
                                                             const FingerprintOptions& options = {});
 

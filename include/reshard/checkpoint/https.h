@@ -8,7 +8,8 @@
 
 namespace reshard {
 
-// What carries them: "libcurl 7.88.1". Loads it, asks no server. Unavailable, with what to do: there is none.
+// The library that fetches them: "libcurl 7.88.1". Loads it, but contacts no server. Unavailable, with what to do:
+// there is none.
 absl::StatusOr<std::string> HttpsLibrary();
 
 }  // namespace reshard

@@ -18,12 +18,12 @@ struct StaleStaging {
   bool alive = false;  // a process is at work in it
 };
 
-// All of `destination`, by path. In a store that takes some seconds where there are any: a job that is alive shows it
-// by a change. Errors of the system; InvalidArgument: it names no directory's entry.
+// All of `destination`, sorted by path. In a store that takes some seconds if there are any: a live job is recognized
+// by a change. Errors of the system; InvalidArgument: `destination` does not name an entry of a directory.
 absl::StatusOr<std::vector<StaleStaging>> FindStaleStaging(const std::string& destination);
 
-// Removes those in which no process is at work, and returns how many; those that are alive stay, and so does what a
-// checkpoint at the destination consists of. Errors of the system.
+// Removes those in which no process is at work, and returns how many; live ones stay, and so do the contents of a
+// checkpoint at the destination. Errors of the system.
 absl::StatusOr<int> RemoveStaleStaging(const std::string& destination);
 
 // The names that these had before 0.3.

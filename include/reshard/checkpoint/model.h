@@ -1,4 +1,4 @@
-// A model as the list of its tensors, and the places that parallel training and serving give them: what to plan when a
+// A model as the list of its tensors, and the layouts that parallel training and serving give them: what to plan when a
 // whole model moves.
 //
 //   const auto model = ReadModel("meta-llama/Llama-3.1-70B", DType::kBF16);
@@ -30,11 +30,11 @@ struct ModelTensor {
   std::vector<int64_t> shape;  // in elements
 };
 
-// The tensors of a model. `path` is a checkpoint in any format, a Hugging Face folder included, of which only metadata
-// are read; or a JSON file as ParseModel takes it. Errors are those of ReadCatalog and ParseModel. Unimplemented: a
+// The tensors of a model. `path` is a checkpoint in any format, including a Hugging Face folder, and only its metadata
+// is read; or a JSON file that ParseModel takes. Errors are those of ReadCatalog and ParseModel. Unimplemented: a
 // tensor whose dtype is not known.
 absl::StatusOr<std::vector<ModelTensor>> ReadModel(const std::string& path, DType dtype);
-// The same of JSON in one of these forms, in which `dtype` stands for one that is left out:
+// The same from JSON in one of these forms; `dtype` is the default where one is left out:
 //   {"tensors": [{"name": "wte.weight", "shape": [50257, 768], "dtype": "bf16"}, ...]}
 //   {"wte.weight": [50257, 768], ...}
 // InvalidArgument: JSON of another form, a name twice, no tensor.
@@ -47,8 +47,8 @@ class Scheme;
 // Which layout, on which devices, each tensor of a model has. A value type.
 class ModelLayout {
  public:
-  // `text` is a layout rule for all tensors, such as `[<dp>, ...]`, or names of schemes joined by "+", each with the
-  // axes that it uses behind "@" where they cannot be guessed:
+  // `text` is a layout rule for all tensors, such as `[<dp>, ...]`, or names of schemes joined by "+", each followed by
+  // "@" and the axes that it uses where they cannot be guessed:
   //   replicate           every device holds everything
   //   fsdp[@AXES]         the first dimension over all axes that no other scheme uses (FSDP2, ZeRO-3); on a dimension
   //                       that tensor parallelism has cut already, the shards are cut again

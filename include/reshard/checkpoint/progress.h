@@ -10,7 +10,7 @@
 
 namespace reshard {
 
-// How far a conversion, a comparison, a load or a save is.
+// The progress of a conversion, a comparison, a load or a save.
 struct ConvertProgress {
   int64_t done = 0;         // bytes of contents that this worker or rank has read, written or compared
   int64_t total = 0;        // bytes of contents that it has to read, write or compare
@@ -21,7 +21,7 @@ struct ConvertProgress {
 // "1.50 GiB of 6.00 GiB, 512.0 MiB/s, 9 s left"
 std::string ToString(const ConvertProgress& progress);
 
-// Told how far an operation is, which ends with the error that it returns, if any.
+// Called with the progress of an operation. An error that it returns ends the operation with that error.
 using TellProgress = std::function<absl::Status(const ConvertProgress&)>;
 
 }  // namespace reshard

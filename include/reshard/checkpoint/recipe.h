@@ -25,23 +25,23 @@
 
 namespace reshard {
 
-// Names in `to` and `from` may have placeholders: {i} is a decimal number, {p*} any text, and each stands for the same
-// wherever it comes in a rule. A rule makes one tensor for all values of the placeholders of `to` for which there is
-// the tensor in `from` that has all of these (a placeholder that is a part of something counts its parts; what is
-// dequantized is there for all values for which there are scales). {{ and }} are braces.
+// Names in `to` and `from` may have placeholders: {i} is a decimal number, {p*} any text, and each has the same value
+// everywhere in a rule. A rule makes one tensor for each combination of values of the placeholders of `to` for which
+// the tensor in `from` that has all of them exists (a placeholder that selects a part ranges over the parts; a
+// dequantized tensor exists for all values for which there are scales). {{ and }} are braces.
 struct TensorRule {
   std::string to;
   Expression from;
-  bool optional = false;  // it is not an error that there is nothing to make
+  bool optional = false;  // it is not an error if there is nothing to make
 };
 
 struct Recipe {
-  // What is taken, and how it is called: everything below is about these names.
+  // What is taken, and under which names: everything below refers to these names.
   Selection selection = {};
-  // What is made, beside what is kept.
+  // What is made, besides what is kept.
   std::vector<TensorRule> tensors = {};
-  // Patterns (reshard/checkpoint/pattern.h) of what no rule uses. Where there are rules for tensors, all else must
-  // match one of these: what is in `keep` comes along as it is, what is in `drop` does not. Byte items stay.
+  // Patterns (reshard/checkpoint/pattern.h) of what no rule uses. If there are rules for tensors, every other tensor
+  // must match one of these: what matches `keep` is taken as it is, what matches `drop` is left out. Byte items stay.
   std::vector<std::string> keep = {};
   std::vector<std::string> drop = {};
   // The first pattern that matches the name in the result says what f16, bf16, f32 and f64 elements are cast to. Others
@@ -50,24 +50,24 @@ struct Recipe {
   // How the result is sharded.
   std::optional<LayoutRules> layouts = {};
 
-  // What Refine has taken in. Whoever asks for something means something that is there, and has mistyped what matches
-  // nothing; what a recipe says of its own accord is written for many checkpoints, and may match nothing.
+  // What Refine has added. A pattern that the caller adds is meant for this checkpoint, and is taken for a typo if it
+  // matches nothing; what the recipe itself says is written for many checkpoints, and may match nothing.
   struct Asked {
     std::vector<std::string> include = {}, exclude = {}, renamings = {}, dtypes = {};  // patterns
     std::string strip_prefix = {};
   };
-  // Each must match a name (source/asked.h). Cleared where that is not wanted.
+  // Each must match a name (source/asked.h). Clear it to skip that check.
   Asked asked = {};
 
   // Whether tensors stay what they are.
   bool only_selects() const { return tensors.empty() && drop.empty() && dtypes.empty(); }
 
-  // reshard.recipe/1, see docs/recipe.schema.json. InvalidArgument: no JSON, or none that is one; with the place of
-  // what is wrong. Nothing of the text is taken for granted: it may be untrusted.
+  // reshard.recipe/1, see docs/recipe.schema.json. InvalidArgument: not JSON, or not a recipe; the message says what is
+  // wrong, and where. The text may be untrusted: nothing in it is taken for granted.
   static absl::StatusOr<Recipe> Parse(std::string_view json);
 
-  // Takes in what is asked for beside the recipe: renamings, patterns and casts of `selection` and `casts` come before
-  // its own, and are in `asked`, too. InvalidArgument: a prefix is in both.
+  // Adds what is requested besides the recipe: renamings, patterns and casts of `selection` and `casts` come before its
+  // own, and are also in `asked`. InvalidArgument: a prefix is in both.
   absl::Status Refine(const Selection& selection, const std::vector<std::pair<std::string, DType>>& casts);
 
   // The recipe that makes the old tensors out of the new ones. InvalidArgument: a rule or a renaming that loses

@@ -1,4 +1,4 @@
-// The layouts recorded in a checkpoint's sidecar, reshard.json, since neither format can express them.
+// The layouts recorded in a checkpoint's sidecar, reshard.json, since the formats cannot express them.
 #ifndef RESHARD_CHECKPOINT_RECORDED_LAYOUTS_H_
 #define RESHARD_CHECKPOINT_RECORDED_LAYOUTS_H_
 
@@ -16,7 +16,7 @@ struct RecordedLayout {
   std::string layout;  // "[<tp,dp>512, 128]"
 };
 
-// By tensor name, without tensors that were stored whole, without a layout. Empty if there is no sidecar.
+// By tensor name. Leaves out tensors that were stored whole, without a layout. Empty if there is no sidecar.
 // DataLoss: the sidecar is damaged or does not belong to the checkpoint, which something else has overwritten.
 absl::StatusOr<std::map<std::string, RecordedLayout>> ReadRecordedLayouts(const Catalog& catalog,
                                                                           const CatalogLimits& limits = {});

@@ -31,9 +31,9 @@ struct Listing {
   std::vector<const Catalog::Tensor*> tensors;
   std::vector<const Catalog::ByteItem*> byte_items;
   Totals totals;
-  std::map<std::string, RecordedLayout> layouts;      // by the name of the tensor; the caller's to fill
+  std::map<std::string, RecordedLayout> layouts;      // by the name of the tensor; filled by the caller
   std::vector<const Catalog::Attribute*> attributes;  // of the whole checkpoint; without a pattern
-  AuxiliaryFiles beside;                              // the caller's to fill
+  AuxiliaryFiles beside;                              // filled by the caller
 };
 
 // `pattern` is as in layout rules; empty matches everything.
@@ -45,7 +45,7 @@ const RecordedLayout* LayoutOf(const Listing& listing, const Catalog::Tensor& te
 // One object on one line, schema reshard.inspect/1 (docs/inspect.schema.json). Ends with a newline.
 std::string ListingToJson(const Listing& listing, bool with_chunks);
 
-// What was asked for, beside what ConvertSummary has.
+// What was requested, besides what ConvertSummary has.
 struct ConversionTerms {
   bool dry_run = false;             // the summary is PlanConversion's
   bool verified = false;            // ConvertOptions::verify

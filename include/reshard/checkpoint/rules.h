@@ -32,7 +32,7 @@ class LayoutRules {
   static absl::StatusOr<LayoutRules> ForAll(std::string_view mesh, std::string_view layout);
   static absl::StatusOr<LayoutRules> ForAll(const Mesh& mesh, std::string_view layout);
 
-  // Never null; what the layouts are over.
+  // The mesh that the layouts are over. Never null.
   const Mesh& mesh() const { return mesh_; }
   // In the order in which they are tried.
   const std::vector<Rule>& rules() const { return rules_; }
@@ -40,8 +40,8 @@ class LayoutRules {
   // The first rule whose pattern matches, or null if none does.
   const Rule* Match(std::string_view name) const;
 
-  // The layout that the first matching rule gives a tensor. One whose pattern has a `*` or `?` is meant for tensors of
-  // any rank (ParseLayoutRuleForAnyRank): `[<dp>, ...]` leaves 0-d tensors whole. One that names a tensor must fit it.
+  // The layout that the first matching rule gives a tensor. A rule whose pattern has a `*` or `?` is meant for tensors
+  // of any rank (ParseLayoutRuleForAnyRank): `[<dp>, ...]` leaves 0-d tensors whole. A rule that names one must fit it.
   // InvalidArgument, with the name of the tensor: no rule matches; or the rule does not fit the shape or is not a
   // layout over the mesh (with the rule, the shape, and why).
   absl::StatusOr<Layout> LayoutFor(std::string_view name, const std::vector<int64_t>& shape) const;

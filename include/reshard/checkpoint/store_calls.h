@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Texts that a call writes, each with a 0 at the end and cut off where it is longer. */
+/* Sizes of the strings that a call writes, each ending with a 0 and truncated if it is longer. */
 enum { RESHARD_STORE_VERSION_BYTES = 256, RESHARD_STORE_ERROR_BYTES = 1024 };
 
 struct reshard_stored_object {
@@ -21,8 +21,8 @@ struct reshard_stored_object {
 /* Takes one entry of a list; bytes < 0: a folder. */
 typedef void (*reshard_store_entry)(void* taker, const char* name, int64_t bytes, const char* version);
 
-/* As the functions of Store and ObjectUpload of the same names, called from any thread. All but give_up return 0, or
- * the number of a code of absl::Status with the message in `error`. URLs end with a 0. */
+/* Like the functions of Store and ObjectUpload with the same names, called from any thread. All but give_up return 0,
+ * or the number of an absl::StatusCode with the message in `error`. URLs end with a 0. */
 struct reshard_store_calls {
   int (*find)(const char* url, struct reshard_stored_object* object, char* error);
   /* Store::FindAndRead; `size` is the size of `first` in bytes. */
@@ -33,10 +33,10 @@ struct reshard_store_calls {
   int (*put)(const char* url, const char* bytes, int64_t size, int create, struct reshard_stored_object* object,
              char* error);
   int (*remove)(const char* url, char* error);
-  /* A number for the upload, which is not 0. */
+  /* Sets `*upload` to a number for the upload, which is not 0. */
   int (*begin)(const char* url, int64_t bytes, int64_t memory, uint64_t* upload, char* error);
   int (*write)(uint64_t upload, const char* bytes, int64_t size, char* error);
-  /* After either of them the number means nothing. */
+  /* After either of these the number is invalid. */
   int (*finish)(uint64_t upload, struct reshard_stored_object* object, char* error);
   void (*give_up)(uint64_t upload);
 };
@@ -51,7 +51,7 @@ namespace reshard {
 
 class Store;
 
-// The store behind a table, which stays where it is for as long as the store is used.
+// The store behind a table, which must stay in place as long as the store is used.
 std::shared_ptr<Store> MakeStore(const reshard_store_calls& calls);
 
 }  // namespace reshard

@@ -22,12 +22,12 @@ namespace reshard {
 struct VerifyOptions {
   int threads = 0;                // 0: one per core
   bool ignore_sidecar = false;    // does not read either's reshard.json
-  Recipe recipe;                  // what of A is compared, and what B has made of it; its layouts are not looked at
+  Recipe recipe;                  // what of A is compared, and what B has made of it; its layouts are ignored
   AuxiliaryFileTerms side_files;  // which files beside A belong to it, and are compared
   CatalogLimits limits;           // on the metadata of each
   // Called about five times per second from one of the worker threads; may be empty.
   std::function<void(const ConvertProgress&)> progress;
-  std::stop_token stop;  // ends it soon after it asks for that: Cancelled
+  std::stop_token stop;  // ends the comparison soon after a stop is requested: Cancelled
 };
 
 // The result of a comparison.
@@ -39,8 +39,8 @@ struct VerifyReport {
     std::string what;
   };
 
-  // What was done to A because the reshard.json of B says that B was made so: only weights were compared (unless the
-  // selection says that anyway), and this came off names.
+  // What was done to A because the reshard.json of B says that B was made that way: only weights were compared (unless
+  // the selection says that anyway), and these were taken off names.
   bool as_made_weights_only = false;
   std::vector<Wrapper> taken_off;
 
@@ -52,11 +52,11 @@ struct VerifyReport {
   std::vector<Difference> differences;
 };
 
-// Compares names, dtypes, shapes, every byte of the contents, attributes but those of files, and the auxiliary files of
-// A with what is in their place beside B; not where either is a single file. Where the reshard.json of B says how B was
-// made of another checkpoint (ConvertOptions::record_made), the same is done with A first: only weights count, and what
-// comes off names does, if it is what came off those. Differences are not errors. Errors as ReadCatalog, and DataLoss
-// if a checksum shows that either is damaged.
+// Compares names, dtypes, shapes, every byte of the contents, attributes except those of files, and the auxiliary files
+// of A with their counterparts beside B, unless either is a single file. If the reshard.json of B says how B was made
+// from another checkpoint (ConvertOptions::record_made), the same is done with A first: only weights count, and
+// wrappers come off the names of A if they are the same that came off those. Differences are not errors. Errors as
+// ReadCatalog, and DataLoss if a checksum shows that either is damaged.
 absl::StatusOr<VerifyReport> VerifyCheckpoints(const std::string& a, const std::string& b,
                                                const VerifyOptions& options = {});
 

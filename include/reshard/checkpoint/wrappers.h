@@ -24,26 +24,26 @@ struct Wrapper {
   int64_t names = 0;  // how many tensors have it in their names
 };
 
-// Whether the same is taken off the same places, in the same order; how many names have it does not count.
+// Whether both take the same off the same places, in the same order; how many names have it does not matter.
 bool AreSame(absl::Span<const Wrapper> a, absl::Span<const Wrapper> b);
 
 // The wrappers in the names of `weights`, in the order in which they come off.
 //
-// Known parts (`_orig_mod.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.`) come off wherever they stand. What
-// stands in front comes off only where the names of all tensors have it, again and again until nothing changes:
+// Known parts (`_orig_mod.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.`) come off wherever they stand.
+// Prefixes come off only if the names of all tensors have them, repeatedly until nothing changes:
 //  - the key of a known container (`model`, `state_dict`, `app`, ...), where the checkpoint records that it is one: a
 //    first step of all paths (Catalog::PathOf) with a dotted name as a later step;
 //  - `module.`, `_forward_module.`, `state_dict.`, `model_state_dict.`, `model_state.`;
 //  - one `model.` where some names have it twice, or have `lm_head.` behind it. A `model.` of another kind is the
 //    model's own: many loaders look for it.
 // `strip_prefix` is taken off the names that begin with it before anything is looked for.
-// Post-condition: no name is left empty. Two names may become one: whoever renames has to look.
+// Post-condition: no name is left empty. Two names may become one: the caller has to check.
 std::vector<Wrapper> FindWrappers(const Catalog& weights, std::string_view strip_prefix = {});
 
-// The name after each of the wrappers has been taken off, as far as it has them.
+// The name after taking off each of the wrappers that it has.
 std::string WithoutWrappers(std::string_view name, absl::Span<const Wrapper> wrappers);
 
-// The name without any of the parts that are known to be of wrappers, wherever they stand.
+// The name without any of the known parts of wrappers, wherever they stand.
 std::string WithoutKnownParts(std::string_view name);
 
 }  // namespace reshard

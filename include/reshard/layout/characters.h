@@ -15,18 +15,18 @@ struct Character {
   bool is_valid = false;  // otherwise it is a byte that is not UTF-8
 };
 
-// The first character of a text that is not empty: as UTF-8 has it, without surrogates and longer forms.
+// The first character of a non-empty text, decoded as strict UTF-8: surrogates and overlong forms are not valid.
 Character FirstCharacter(std::string_view text);
 
-// Whether it is seen as itself. Not so: control characters, among them line breaks; what changes the direction of
-// writing; what has no width or no form.
+// Whether the character is visible as itself. Not visible: control characters, including line breaks; characters that
+// change the direction of writing; characters without width or form.
 bool IsVisible(uint32_t code);
 
-// The text on one line, with '?' for each character that is not visible and each byte that is not UTF-8. "..." stands
-// for what is behind the last character that ends within `most` bytes.
+// The text on one line, with '?' for each character that is not visible and each byte that is not UTF-8. "..." replaces
+// everything after the last character that ends within `most` bytes.
 std::string OneLine(std::string_view text, size_t most);
 
-// The same of all the text, with its line breaks.
+// The same for the whole text, keeping its line breaks.
 std::string VisibleLines(std::string_view text);
 
 }  // namespace reshard

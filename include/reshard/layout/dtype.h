@@ -10,8 +10,8 @@
 namespace reshard {
 
 // k<kind><bits>: I signed integers, U unsigned integers, F IEEE floating point, BF bfloat16, C complex. The 8-bit
-// floats are named after their exponent and mantissa bits; FN has no infinities, UZ no negative zero. Those from kC32
-// on are moved, saved and loaded, but not computed with: reductions refuse them by name.
+// floats are named after their exponent and mantissa bits; FN has no infinities, UZ no negative zero. The types from
+// kC32 on are moved, saved and loaded, but not computed with: reductions refuse them by name.
 enum class DType {
   kBool,  // one byte, 0 or 1
   kI8,    // two's complement
@@ -40,7 +40,7 @@ enum class DType {
 // Size of one element in bytes: 1, 2, 4, 8 or 16.
 int64_t SizeOf(DType dtype);
 
-// Whether reductions know what an element means.
+// Whether reductions can compute with the type.
 bool IsComputable(DType dtype);
 
 // The name used in text, in JSON and on the command line: "bool", "i8", ..., "bf16", "f8e4m3fn", "c128".
@@ -50,9 +50,9 @@ std::string_view Name(DType dtype);
 // The dtype with that name, or nullopt if there is none. Names are case-sensitive.
 std::optional<DType> ParseDType(std::string_view name);
 
-// The dtype that people call so: by its name here, by that of PyTorch or NumPy ("float32", "torch.bfloat16", "half",
-// "long"), or by that of safetensors ("BF16", "F8_E4M3"); upper and lower case are the same. "fp8" is f8e4m3fn. Nullopt
-// if nobody calls one so. For what people type: files keep to the names.
+// The dtype with this name, ignoring case: its name here, its PyTorch or NumPy name ("float32", "torch.bfloat16",
+// "half", "long"), or its safetensors name ("BF16", "F8_E4M3"). "fp8" is f8e4m3fn. Nullopt if there is none. For what
+// people type: files use only the names here.
 std::optional<DType> FindDType(std::string_view name);
 
 // All names, for messages: "bool, i8, ..., f4e2m1x2".

@@ -32,9 +32,9 @@
 
 namespace reshard {
 
-inline constexpr int kMaxRank = 64;      // most dimensions of a tensor
-inline constexpr int kMaxFlattened = 4;  // how deep dimensions may be flattened that are flattened themselves
-// Most intervals that one device may hold along one dimension; layouts with more are refused.
+inline constexpr int kMaxRank = 64;      // maximum number of dimensions of a tensor
+inline constexpr int kMaxFlattened = 4;  // how deep flattened dimensions may nest
+// Maximum number of intervals that one device may hold along one dimension; layouts with more are refused.
 inline constexpr int64_t kMaxIntervals = int64_t{1} << 20;
 
 // Half-open interval of global indices along one dimension.
@@ -66,13 +66,13 @@ struct AxisRef {
 struct Factor {
   // X or a sub-axis of it; ~X; a block, written as an integer; X=[a,b,..]; X={a,b|c|..}.
   enum class Kind { kAxis, kReflected, kBlocks, kSizes, kDigit [[deprecated("kBlocks")]] = kBlocks, kSlots = 4 };
-  Kind kind = Kind::kAxis;      // which of these this is, and which of the fields below count
+  Kind kind = Kind::kAxis;      // which of these it is; decides which fields below count
   AxisRef axis;                 // all kinds but kBlocks; whole axes for kReflected, kSizes and kSlots
   bool written_as_sub = false;  // kAxis: printed as X:(pre)size even if it is the whole axis
   int64_t blocks = 1;           // kBlocks: how many
   std::vector<int64_t> sizes;   // kSizes: chunk sizes in elements, one per coordinate
-  // kSlots: one list per coordinate. The runs of indices that fill its slots, in slot order; a run that continues the
-  // one before it is joined to it.
+  // kSlots: one list per coordinate, of the runs of indices that fill its slots, in slot order. A run that continues
+  // the one before is merged into it.
   std::vector<std::vector<Interval>> slots;
 
   // X, or the sub-axis of it that the reference denotes.
@@ -98,7 +98,7 @@ struct Factor {
   // X={..}: the index in each slot, coordinate by coordinate.
   static Factor Slots(const AxisRef& axis, absl::Span<const std::vector<int64_t>> indices);
 
-  // Number of chunks into which it cuts an interval.
+  // Number of chunks that the factor cuts an interval into.
   int64_t parts() const { return kind == Kind::kBlocks ? blocks : axis.size; }
   // False for a block, which does not depend on the device.
   bool has_axis() const { return kind != Kind::kBlocks; }
@@ -110,15 +110,15 @@ struct Factor {
   }
 };
 
-// One dimension of a layout: one of the tensor's, or several neighboring ones that are flattened.
+// One dimension of a layout: a dimension of the tensor, or several neighboring ones flattened into one.
 struct DimLayout {
   int64_t size = 0;             // of the whole tensor, in elements; Create computes it where dimensions are flattened
   std::vector<Factor> factors;  // major first; none: every device holds the whole dimension
-  // The dimensions that are flattened into this one, outermost first, each with the factors that cut it before; empty
-  // for a dimension of the tensor.
+  // The dimensions that are flattened into this one, outermost first, each with the factors that cut it before
+  // flattening; empty for a dimension of the tensor.
   std::vector<DimLayout> flattened = {};
 
-  // Whether dimensions are flattened here of which an axis cuts one first: `factors` alone do not say who holds what.
+  // Whether an axis cuts a flattened dimension before flattening; `factors` alone then do not say who holds what.
   bool cut_before_flattened() const;
   // The axes that choose the shard, major first: those of the flattened dimensions, then those of `factors`.
   std::vector<AxisRef> Axes() const;
@@ -149,8 +149,8 @@ struct Partial {
   }
 };
 
-// An immutable layout that obeys every rule of the algebra. A value type: copies share what is behind them, so a copy
-// costs a reference count, and a moved-from layout is still the layout that it was.
+// An immutable layout that obeys every rule of the algebra. A value type: copies share their state, so a copy costs a
+// reference count, and a moved-from layout keeps its value.
 class Layout {
  public:
   // A 0-d tensor on one device.
@@ -158,19 +158,19 @@ class Layout {
   Layout(const Layout&) = default;
   Layout& operator=(const Layout&) = default;
 
-  // Checks every rule of the algebra. InvalidArgument names the rule that is broken: rank above kMaxRank, negative
-  // sizes, an element count that does not fit in an int64, an unknown axis, an axis (or overlapping sub-axes of it)
-  // used twice, a sub-axis that does not divide its axis, explicit sizes that do not add up, a block count below 1,
-  // more than kMaxIntervals intervals, a slot table beside other factors of its dimension or beside another one, an
-  // index that no slot holds, a device with more slots than the dimension has indices; dimensions flattened more than
-  // kMaxFlattened deep, a slot table inside flattened dimensions, blocks, reflected axes and explicit sizes that
-  // cut fragments of different lengths.
+  // Checks every rule of the algebra. InvalidArgument names the broken rule: rank above kMaxRank, negative sizes, an
+  // element count that does not fit in an int64, an unknown axis, an axis (or overlapping sub-axes of it) used twice, a
+  // sub-axis that does not divide its axis, explicit sizes that do not add up, a block count below 1, more than
+  // kMaxIntervals intervals, a slot table next to other factors of its dimension or to a second slot table, an index
+  // that no slot holds, a device with more slots than the dimension has indices; dimensions flattened more than
+  // kMaxFlattened deep, a slot table inside flattened dimensions, blocks, reflected axes and explicit sizes that cut
+  // fragments of different lengths.
   static absl::StatusOr<Layout> Create(const Mesh& mesh, std::vector<DimLayout> dims,
                                        std::optional<Partial> partial = std::nullopt);
 
   // The devices, and the axes that the factors refer to.
   const Mesh& mesh() const { return state_->mesh; }
-  // Number of dimensions, where those that are flattened into one count once.
+  // Number of dimensions; those flattened into one count once.
   int rank() const { return static_cast<int>(dims().size()); }
   // One per dimension.
   const std::vector<DimLayout>& dims() const { return state_->dims; }
@@ -184,12 +184,12 @@ class Layout {
   // Whether dimensions are flattened.
   bool flattens() const { return state_->flattens; }
   // Whether the factors of each dimension say who holds what: there is no slot table, and no dimension is cut before it
-  // is flattened. What they do not say, shard_map.h does.
+  // is flattened. Otherwise shard_map.h says it.
   bool only_factors() const { return state_->only_factors; }
   // The reduction still to be done; nullopt if the values are complete.
   const std::optional<Partial>& partial() const { return state_->partial; }
   [[deprecated("partial()")]] const std::optional<Partial>& pending() const { return partial(); }  // until 0.4
-  // The same fragments, partial in another way; nullopt: as complete values. Errors of Create.
+  // The same fragments with a different partial reduction; nullopt: with complete values. Errors as for Create.
   absl::StatusOr<Layout> WithPartial(std::optional<Partial> partial) const;
   Layout WithoutPartial() const;
   // Global sizes in elements, one per dimension of the tensor.
@@ -200,10 +200,10 @@ class Layout {
   // The non-empty intervals that the device at `position` holds along dimension d, in local order: sorted, disjoint and
   // not touching, unless a slot table cuts the dimension.
   std::vector<Interval> Intervals(int64_t position, int d) const;
-  // Number of elements that the device at `position` holds along each dimension of the layout: a fragment of flattened
-  // dimensions has one.
+  // Number of elements that the device at `position` holds along each dimension of the layout; flattened dimensions
+  // count as one.
   std::vector<int64_t> LocalShape(int64_t position) const;
-  // For each dimension, the largest of these over all devices: what text prints as the local size.
+  // For each dimension, the maximum over all devices: what text prints as the local size.
   std::vector<int64_t> MaxLocalShape() const;
   // Number of elements of the largest fragment of any device.
   int64_t MaxLocalElements() const;
@@ -237,8 +237,8 @@ class Layout {
   std::shared_ptr<const State> state_;  // never null
 };
 
-// A tensor of these sizes whose dimension `dim` is cut by `factors`; -1: none is. Errors of Layout::Create, also for a
-// dimension that does not exist.
+// The layout of a tensor of these sizes with dimension `dim` cut by `factors`; -1 cuts none. Errors as for
+// Layout::Create, also for a dimension that does not exist.
 absl::StatusOr<Layout> EvenLayout(const Mesh& mesh, absl::Span<const int64_t> sizes, int dim = -1,
                                   std::vector<Factor> factors = {});
 

@@ -22,13 +22,13 @@
 
 namespace reshard {
 
-// Most devices in one mesh; larger meshes are refused.
+// Maximum number of devices in one mesh; larger meshes are refused.
 inline constexpr int64_t kMaxDevices = int64_t{1} << 22;
 // Device ids must be below this.
 inline constexpr int64_t kMaxDeviceId = int64_t{1} << 31;
 
-// An immutable mesh. A value type: copies share what is behind them, so a copy costs a reference count whatever the
-// size of the mesh, and a moved-from mesh is still the mesh that it was.
+// An immutable mesh. A value type: copies share their state, so a copy costs a reference count whatever the size of the
+// mesh, and a moved-from mesh keeps its value.
 class Mesh {
  public:
   // One axis of the mesh.
@@ -50,7 +50,7 @@ class Mesh {
   // Devices first_device, first_device+1, ... in row-major order.
   // InvalidArgument: a malformed or repeated name, a size below 1, more than kMaxDevices devices, ids out of range.
   static absl::StatusOr<Mesh> Create(std::vector<Axis> axes, int64_t first_device = 0);
-  // Explicit ids in row-major order. InvalidArgument also for the wrong number of ids, a repeated or a negative one.
+  // Explicit ids in row-major order. InvalidArgument also for a wrong number of ids, or a repeated or negative id.
   static absl::StatusOr<Mesh> Create(std::vector<Axis> axes, std::vector<int64_t> device_ids);
 
   // Axes of size 1 included.
@@ -89,7 +89,7 @@ class Mesh {
 
   // Same axes (names, sizes, order) and same ids.
   bool operator==(const Mesh& other) const;
-  // Of the axes and of the first and the last id; the ids between tell meshes apart only by operator==.
+  // Hashes the axes and the first and last id; only operator== tells apart meshes that differ in the ids between.
   template <typename H>
   friend H AbslHashValue(H h, const Mesh& mesh) {
     return H::combine(std::move(h), mesh.axes(), mesh.Device(0), mesh.Device(mesh.size() - 1));

@@ -13,8 +13,8 @@
 //                 also {replicated}, {maximal device=3}
 //
 // Refused: an uneven Shardy, JAX or HLO tiling over several axes of one dimension, where their cut by the ceiling of
-// the product differs from the nested cut here; uneven nests of _StridedShard whose split factors say no order of the
-// mesh axes; HLO device lists that are not a product of mesh factors; anything with an open or unknown mesh.
+// the product differs from the nested cut here; uneven nests of _StridedShard whose split factors do not determine the
+// order of mesh axes; HLO device lists that are not a product of mesh factors; anything with an open or unknown mesh.
 #ifndef RESHARD_LAYOUT_NOTATION_H_
 #define RESHARD_LAYOUT_NOTATION_H_
 
@@ -39,7 +39,7 @@ std::optional<Notation> ParseNotation(std::string_view name);
 // All names, for messages: "reshard, dtensor, jax, shardy, hlo".
 std::string KnownNotations();
 
-// The notation of another framework that a text is probably in, by its first characters; nullopt: none comes to mind.
+// The notation of another framework that a text is probably in, judged by its first characters; nullopt if none fits.
 std::optional<Notation> GuessNotation(std::string_view text);
 
 // The layout that `text` denotes over `mesh` for a tensor of this shape. For kReshard, a layout or a layout rule.
@@ -48,13 +48,13 @@ std::optional<Notation> GuessNotation(std::string_view text);
 absl::StatusOr<Layout> ImportLayout(Notation notation, std::string_view text, const Mesh& mesh,
                                     const std::vector<int64_t>& shape);
 
-// The same for what people type. Without a shape, text of this library has the sizes in it. Text that is not a layout
-// of this library although `notation` says so is recognized and read:
+// The same for what people type. Without a shape, text in this library's notation must give the sizes. With kReshard,
+// text that is not a layout of this library but is in another notation is recognized and read:
 //   S0R, ["S(0)", "R"], PartitionSpec('x'), NamedSharding(mesh=Mesh('x': 4), spec=PartitionSpec('x'))
-// InvalidArgument where that needs a shape and has none.
+// InvalidArgument if that needs a shape and none is given.
 absl::StatusOr<Layout> ReadLayout(std::string_view text, const Mesh& mesh, Notation notation,
                                   const std::optional<std::vector<int64_t>>& shape);
-// ParseMesh, with the text that was probably meant in the error: DeviceMesh((dp=2, tp=4), ...) is {dp:2,tp:4}.
+// ParseMesh, but the error suggests the text that was probably meant: DeviceMesh((dp=2, tp=4), ...) is {dp:2,tp:4}.
 absl::StatusOr<Mesh> ReadMesh(std::string_view text);
 
 // The layout in that notation. Post-condition: importing the text over the same mesh gives an equivalent layout.

@@ -2,8 +2,8 @@
 // that table that it holds.
 //
 // Invariants: the rows of one dimension are pairwise disjoint; together they cover [0, size); intervals of a row are
-// sorted, non-empty and do not touch. In a dimension that a slot table cuts rows may overlap, and the intervals of a
-// row are in slot order, may overlap too, and do not continue each other. A dimension's row number is the mixed-radix
+// sorted, non-empty and do not touch. In a dimension that a slot table cuts, rows may overlap; the intervals of a row
+// are in slot order, may overlap too, and do not continue each other. A dimension's row number is the mixed-radix
 // number of the device's digits along the dimension's axis factors, major first, so a table has prod(axis sizes in that
 // dimension) rows, whatever the size of the mesh.
 #ifndef RESHARD_LAYOUT_SHARD_MAP_H_
@@ -30,16 +30,16 @@ struct DimShards {
 
   struct IntervalOfRow {
     int32_t interval = 0;  // index into `intervals`
-    int32_t row = 0;       // that it is of
+    int32_t row = 0;       // the row that it belongs to
   };
-  // All intervals by where they begin in the tensor. Empty where `intervals` has them so, and for a slot table.
+  // All intervals, sorted by where they begin in the tensor. Empty if `intervals` is already so, and for a slot table.
   std::vector<IntervalOfRow> ascending;
 
   // Product of the sizes of `digits`; at least 1.
   int64_t num_rows() const { return static_cast<int64_t>(length.size()); }
 };
 
-// Fills `ascending` of a table that has everything else.
+// Fills `ascending` of a table whose other fields are all set.
 void PutInOrder(DimShards& shards);
 
 // The tables of all dimensions.

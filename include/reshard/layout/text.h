@@ -30,7 +30,7 @@ absl::StatusOr<Mesh> ParseMesh(std::string_view text);
 // A layout with sizes over the given mesh. A local size, where the text has one, is checked against the largest local
 // size over all devices.
 absl::StatusOr<Layout> ParseLayout(std::string_view text, const Mesh& mesh);
-// The same over a mesh that is text, too.
+// The same with the mesh as text, too.
 absl::StatusOr<Layout> ParseLayout(std::string_view text, std::string_view mesh);
 
 // A layout rule: like a layout, but sizes may be left out; `*` is any one unsharded dimension, `...` all remaining
@@ -38,19 +38,19 @@ absl::StatusOr<Layout> ParseLayout(std::string_view text, std::string_view mesh)
 // InvalidArgument also if the rule and the shape differ in rank.
 absl::StatusOr<Layout> ParseLayoutRule(std::string_view text, const Mesh& mesh, const std::vector<int64_t>& shape);
 
-// Whether it is one for some shape, as far as the text says: InvalidArgument where it is malformed or names an axis
-// that the mesh does not have.
+// Checks that the text is a layout rule for some shape, as far as the text alone can tell. InvalidArgument: it is
+// malformed or names an axis that the mesh does not have.
 absl::Status CheckLayoutRule(std::string_view text, const Mesh& mesh);
 
-// The same for a rule that is meant for tensors of any rank. Where the tensor has fewer dimensions than the rule, those
-// that it has are cut: the rule loses its last dimensions, or its first where it begins with `...`, but none that gives
-// a size. So `[<tp>, ...]` leaves a 0-d tensor whole.
+// ParseLayoutRule for a rule that is meant for tensors of any rank. If the tensor has fewer dimensions than the rule,
+// the rule drops its last dimensions, or its first ones if it begins with `...`, but none that gives a size; the
+// dimensions that remain are cut. So `[<tp>, ...]` leaves a 0-d tensor whole.
 absl::StatusOr<Layout> ParseLayoutRuleForAnyRank(std::string_view text, const Mesh& mesh,
                                                  const std::vector<int64_t>& shape);
 
 // Canonical text. Post-conditions: ParseMesh(ToString(m)) == m; ParseLayout(ToString(l), l.mesh()) == l.
 std::string ToString(const Mesh& mesh);
-// A dimension that is cut has its local size, the largest over all devices, in front.
+// A dimension that is cut starts with its local size, the largest over all devices.
 std::string ToString(const Layout& layout);
 // `X`, or `X:(pre)size` if the reference is to a part of the axis.
 std::string ToString(const Mesh& mesh, const AxisRef& ref);

@@ -57,15 +57,15 @@ struct LoadOptions {
   // Compares each chunk with the checkpoint's checksum, on the rank that reads its first element.
   bool check = true;
   bool ignore_sidecar = false;  // does not read reshard.json
-  // What of the checkpoint is there to be loaded, under which names, and what is made of it: the names in the entries
-  // are those that it gives. Its layouts are not looked at.
+  // Which parts of the checkpoint can be loaded, under which names, and what is made of them: the names in the entries
+  // are those that it gives. Its layouts are ignored.
   Recipe recipe;
   CatalogLimits limits;  // on the checkpoint's metadata
   // The network that redistribution is planned for: which bytes cross nodes, how often.
   Topology topology = Topology::Flat();
-  // Told by the thread that calls Load, if it is not empty: 0 of LoadSummary::bytes before anything is read, then up to
-  // five times a second in the measure in which this rank has read what is its to read, at last all of them. An error
-  // from it ends the load on all ranks, on this one with that error.
+  // Called by the thread that calls Load, if it is not empty: with 0 of LoadSummary::bytes before anything is read,
+  // then up to five times a second in proportion to how much of its share this rank has read, finally with all of them.
+  // An error from it ends the load on all ranks, on this one with that error.
   TellProgress progress = {};
 };
 
@@ -73,25 +73,25 @@ struct LoadOptions {
 struct LoadSummary {
   int64_t tensors = 0;         // number of entries
   int64_t bytes = 0;           // of its fragments
-  int64_t read_bytes = 0;      // read from files, with what `check` needs, archive headers and short gaps
+  int64_t read_bytes = 0;      // read from files, including what `check` needs, archive headers and short gaps
   int64_t received_bytes = 0;  // from other ranks
   double seconds = 0.0;        // wall-clock time
 };
 
 // Loads. Collective. Post-conditions: `into` of every entry holds this rank's fragment of the tensor; in mode kOnce
 // each element of each tensor was read by exactly one rank of its mesh.
-// All ranks return an error of any one of them, as Communicator describes. NotFound: there is no checkpoint.
-// InvalidArgument: names that the checkpoint has not (how many, and the nearest ones that it has), a dtype or shape
-// that is not the checkpoint's (nothing is converted), a layout that is partial or does not fit the view, or entries
-// that share memory and have different values in the checkpoint, which is only seen once they have been read.
+// An error on any rank is returned on all ranks, as Communicator describes. NotFound: there is no checkpoint.
+// InvalidArgument: names that the checkpoint does not have (how many, and the nearest ones that it has), a dtype or
+// shape that is not the checkpoint's (nothing is converted), a layout that is partial or does not fit the view, or
+// entries that share memory and have different values in the checkpoint, which is detected only after reading them.
 // FailedPrecondition: ranks see different checkpoints or pass different entries. DataLoss: the checkpoint is damaged.
 // Otherwise as ReadCatalog and Communicator. Nothing is written before all entries have been checked on all ranks;
 // after an error during reading the contents of the tensors are unspecified.
 absl::StatusOr<LoadSummary> Load(const std::string& path, absl::Span<const LoadEntry> entries,
                                  absl::Span<const LoadItem> items, Communicator& communicator,
                                  const LoadOptions& options = {});
-// The same of a checkpoint that each rank has opened, as it has opened it: options.check, ignore_sidecar, recipe and
-// limits are not looked at.
+// The same for a checkpoint that each rank has opened, with the options it was opened with: options.check,
+// ignore_sidecar, recipe and limits are ignored.
 absl::StatusOr<LoadSummary> Load(StoredCheckpoint& stored, absl::Span<const LoadEntry> entries,
                                  absl::Span<const LoadItem> items, Communicator& communicator,
                                  const LoadOptions& options = {});

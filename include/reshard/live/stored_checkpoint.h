@@ -1,4 +1,4 @@
-// A checkpoint that is open: any box of any of its tensors, read into memory of any strides.
+// An open checkpoint: reads any box of any of its tensors into memory with any strides.
 //
 //   absl::StatusOr<StoredCheckpoint> stored = StoredCheckpoint::Open("step-1000", {});
 //   stored->Read({{index, /*offset=*/{0, 512}, view}});
@@ -30,13 +30,13 @@ struct StoredOptions {
   // processes share the reading, each chunk is compared by one of them.
   bool check = true;
   bool ignore_sidecar = false;  // does not read reshard.json
-  // What of the checkpoint is there to be read, under which names, and what is made of it.
+  // Which parts of the checkpoint can be read, under which names, and what is made of them.
   Recipe recipe = {};
   CatalogLimits limits = {};  // on the checkpoint's metadata
 };
 
-// A box of one tensor, and where it goes. The shape of `into` is that of the box, its dtype the tensor's; its memory is
-// the host's, and no two of its elements are one.
+// A box of one tensor, and where it goes. `into` has the shape of the box and the dtype of the tensor; it is host
+// memory, and no two of its elements share memory.
 struct BoxRead {
   int64_t tensor = 0;  // index in catalog()
   Dims offset;         // of the box in the tensor, in elements, one per dimension
@@ -53,7 +53,7 @@ class StoredCheckpoint {
   StoredCheckpoint& operator=(StoredCheckpoint&& other) noexcept;
   ~StoredCheckpoint();
 
-  // What there is to be read: what the recipe makes of what is stored.
+  // What can be read: what the recipe makes of the stored checkpoint.
   const Catalog& catalog() const;
 
   // Reads the boxes, on up to `threads` threads (0: one per core, but at most four). Post-condition: `into` of each has
@@ -64,10 +64,10 @@ class StoredCheckpoint {
   // The bytes of the index-th byte item of catalog().
   absl::StatusOr<std::string> ReadItem(int64_t item);
 
-  // Bytes read so far from files, with what `check` needs, archive headers and short gaps.
+  // Bytes read so far from files, including what `check` needs, archive headers and short gaps.
   int64_t bytes_read() const;
 
-  // For those who share it with other ranks (reshard/live/load.h).
+  // For code that shares it with other ranks (reshard/live/load.h).
   source::Source& source() { return *source_; }
 
  private:

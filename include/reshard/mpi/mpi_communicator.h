@@ -4,15 +4,15 @@
 // shared memory instead, whatever MPI would use there. Reductions are combined by this library, in rank order, as on
 // every other backend.
 //
-// Device ids are ranks of the communicator. It is duplicated, so that no message of the program can be taken for one of
-// this library. Only the calling thread makes calls of MPI, one at a time; MPI_THREAD_FUNNELED suffices where that is
+// Device ids are ranks of the communicator. It is duplicated, so that MPI cannot mistake a message of the program for
+// one of this library. Only the calling thread makes MPI calls, one at a time; MPI_THREAD_FUNNELED suffices if that is
 // the main thread.
 //
-// Failure (see Communicator): every wait ends after `timeout`, and names the culprit, which is found by asking
-// over sockets and not by means of MPI. What launchers do comes before: they end all processes when one of them dies,
-// Open MPI's unless it is told `--enable-recovery`. Messages in flight after a failure are cancelled, which MPI grants
-// for receives that nothing came for; where it holds on to others for two seconds the error says so, and what was
-// passed to the call has to stay where it is.
+// Failure (see Communicator): every wait ends after `timeout` with an error that names the culprit, which the rank
+// finds by asking over sockets, not through MPI. The launcher acts first: it ends all processes when one of them dies
+// (Open MPI's does unless given `--enable-recovery`). Messages in flight after a failure are cancelled. MPI grants that
+// for receives that no message has reached; if it still holds on to others after two seconds, the error says so, and
+// what was passed to the call must stay where it is.
 #ifndef RESHARD_MPI_MPI_COMMUNICATOR_H_
 #define RESHARD_MPI_MPI_COMMUNICATOR_H_
 
@@ -40,7 +40,7 @@ class MpiCommunicator final : public Communicator {
   // Collective over `comm`, which is duplicated. FailedPrecondition: MPI is not running. InvalidArgument: `comm` is an
   // intercommunicator or null. Internal: what MPI reports.
   static absl::StatusOr<std::unique_ptr<MpiCommunicator>> Create(MPI_Comm comm, MpiOptions options = {});
-  // Before MPI_Finalize, or the duplicate is left to that.
+  // Destroy it before MPI_Finalize; otherwise the duplicate is left to MPI_Finalize.
   ~MpiCommunicator() override;
 
   int64_t rank() const override;

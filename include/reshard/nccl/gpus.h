@@ -16,14 +16,14 @@ struct Gpu {
 };
 
 struct GpuList {
-  int driver_version = 0;  // the newest CUDA that the driver knows: 13000 is 13.0
+  int driver_version = 0;  // the newest CUDA that the driver supports: 13000 is 13.0
   std::vector<Gpu> gpus;   // at least one; those that CUDA_VISIBLE_DEVICES hides are not among them
 };
 
 // Loads the driver; makes no context. Unavailable: there is no driver, or no GPU.
 absl::StatusOr<GpuList> ListGpus();
 
-// Whether this library was built with its kernels for GPUs. Without them it moves no tensor on a GPU.
+// Whether this library was built with its GPU kernels. Without them it cannot move tensors on a GPU.
 bool HasGpuKernels();
 
 }  // namespace reshard

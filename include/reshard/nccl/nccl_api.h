@@ -1,8 +1,8 @@
-// The functions of NCCL that this library calls, as a table that is filled at run time. So everything builds and starts
-// on machines without NCCL, a copy that is already in the process (PyTorch's) is reused, and tests can substitute
-// another implementation.
+// The NCCL functions that this library calls, as a table that is filled at run time, so that everything builds and
+// starts on machines without NCCL, a copy that is already in the process (PyTorch's) is reused, and tests can
+// substitute another implementation.
 //
-// The types and constants are those of <nccl.h>, declared here because no public header includes that one. Where it is
+// The types and constants are those of <nccl.h>, declared here because no public header includes it. Where it is
 // installed, a test compares them with it.
 #ifndef RESHARD_NCCL_NCCL_API_H_
 #define RESHARD_NCCL_NCCL_API_H_
@@ -59,7 +59,7 @@ inline constexpr int kNcclSplitNoColor = -1;  // NCCL_SPLIT_NOCOLOR: a rank that
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);  // of this struct in bytes
   unsigned magic = 0xcafebeef;       // marks an initialized config
-  unsigned version = 21800;          // of NCCL, whose fields this has
+  unsigned version = 21800;          // the NCCL version whose fields this has
   int blocking = INT_MIN;            // 0: calls may return kNcclInProgress
   int cga_cluster_size = INT_MIN;    // thread blocks per cluster
   int min_ctas = INT_MIN;            // fewest thread blocks per collective
@@ -83,7 +83,7 @@ struct NcclApi {
   NcclResult (*CommDestroy)(NcclComm comm) = nullptr;
   NcclResult (*CommAbort)(NcclComm comm) = nullptr;
   NcclResult (*CommGetAsyncError)(NcclComm comm, NcclResult* error) = nullptr;
-  // What is enqueued between these two is one operation.
+  // Everything enqueued between these two is one operation.
   NcclResult (*GroupStart)() = nullptr;
   NcclResult (*GroupEnd)() = nullptr;
   // Point-to-point and collective operations, enqueued on `stream`.
@@ -107,7 +107,7 @@ struct NcclApi {
 
 // The NCCL of this process: the copy that is already loaded, else the library at RESHARD_NCCL_LIBRARY, else the
 // libnccl.so.2 that the loader finds. Loaded once and never unloaded.
-// Unavailable: there is no library; the message says where it was looked for and what to do. FailedPrecondition: the
+// Unavailable: no library was found; the message says where LoadNcclApi looked and what to do. FailedPrecondition: the
 // library is older than 2.18, or lacks a required function.
 absl::StatusOr<const NcclApi*> LoadNcclApi();
 

@@ -6,16 +6,17 @@
 //   ... redistributor.Run(...) enqueues ...
 //   comm->Wait();                                  // or wait for the stream, as always with CUDA
 //
-// Everything is enqueued on the current stream and no call waits for the device, but for the first step that needs a
-// group: work enqueued after a call may use its source and target. All tensors of a rank are in the memory of one GPU.
+// Everything is enqueued on the current stream, and no call waits for the device except the first step that needs a
+// group. Work enqueued after a call may use its source and target. All tensors of a rank are in the memory of one GPU.
 // Data moves as bytes; reductions are typed, and done by NCCL where it supports them, so that floating-point sums may
 // be associated differently than on other backends.
 //
-// Groups along mesh axes become communicators of their own, by ncclCommSplit, at the first step that needs them, when
-// what was enqueued before is done.
+// The first step that needs the groups along some mesh axes waits until everything enqueued before is done, then makes
+// them communicators of their own with ncclCommSplit.
 //
-// What runs over it can be captured into graphs. NCCL waits for these before it ends a communicator; this does not:
-// while a graph is alive, the communicators of one that is destroyed stay until the process ends.
+// What runs over it can be captured into graphs. NCCL waits for these before it ends a communicator; an
+// NcclCommunicator does not: if it is destroyed while a graph is alive, its NCCL communicators stay until the process
+// ends.
 //
 // Failure (see Communicator): NCCL does not notice most lost peers, so every operation has a deadline. A thread watches
 // the operations in progress; when one fails or is late, it finds out through the store which rank is the culprit,
@@ -54,15 +55,15 @@ struct NcclOptions {
   // How long one operation may take on the device, including the wait for other ranks, and how long ranks wait for each
   // other when they first meet.
   absl::Duration timeout = DefaultTimeout();
-  // Index of this rank's GPU, as CUDA counts them.
+  // Index of this rank's GPU, in CUDA's numbering.
   int device = 0;
   // Most thread blocks that NCCL may use per collective; 0: NCCL decides.
   int max_ctas = 0;
   // False: ranks combine contributions themselves, in rank order, so that a reduction gives the same bits as on every
   // other backend. The number of bytes that travel is the same.
   bool native_reductions = true;
-  // Most ranks that one group of NCCL sends to, and as many that it receives from; an exchange with more goes in
-  // rounds. 0: all in one group. The same on all ranks.
+  // Most ranks that one NCCL group call sends to, and most that it receives from; an exchange with more takes several
+  // rounds. 0: all in one group call. The same on all ranks.
   int64_t max_peers = 0;
 };
 
@@ -82,8 +83,8 @@ class NcclCommunicator final : public Communicator {
   // Waits for operations in progress, at most until their deadlines.
   ~NcclCommunicator() override;
 
-  // Runs every kind of operation once over all ranks, because connections are made at first use, which takes up to a
-  // second. Collective.
+  // Runs every kind of operation once over all ranks, because NCCL connects at first use, which takes up to a second.
+  // Collective.
   absl::Status WarmUp();
   // Waits until everything that was enqueued is done, and returns its error.
   absl::Status Wait();
@@ -99,8 +100,8 @@ class NcclCommunicator final : public Communicator {
   // Waits, on the host, for everything that was enqueued.
   absl::Status Barrier() override;
   std::optional<int> gpu() const override;
-  // What is enqueued there begins when what was enqueued before, on whatever stream, has ended: NCCL must not have
-  // kernels of several communicators on a device that nothing orders.
+  // Work enqueued there begins once everything enqueued before, on any stream, has ended: NCCL must not have unordered
+  // kernels of several communicators on one device.
   void UseStream(void* stream) override;
   const RecentOperations* recent_operations() const override;
 

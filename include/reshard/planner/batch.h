@@ -1,8 +1,8 @@
-// Plans many tensors as one schedule, such as the state of a model from one set of layouts to another.
+// Plans many tensors as one schedule, for example to move a model's state from one set of layouts to another.
 //
 // Equal problems are planned once. Tensors go into buckets in the order given; within a bucket the first steps of all
-// tensors form one exchange, then the second steps, and so on. Between meshes a shard may have many holders: which of
-// them begins to send is chosen over the whole batch, so that the load on senders is as even as the layouts allow.
+// tensors form one exchange, then the second steps, and so on. Between meshes a shard may have many holders: the one
+// that begins to send is chosen over the whole batch, so that the load on senders is as even as the layouts allow.
 #ifndef RESHARD_PLANNER_BATCH_H_
 #define RESHARD_PLANNER_BATCH_H_
 
@@ -34,7 +34,7 @@ struct BatchTensor {
   int64_t bucket = 0;        // index into BatchPlan::buckets
 };
 
-// The steps of many tensors that are one exchange, or one reduction over the same groups. Sizes in bytes; maxima are
+// The steps of many tensors that form one exchange, or one reduction over the same groups. Sizes in bytes; maxima are
 // over devices, of the sum over tensors.
 struct BatchStep {
   Op op = Op::kExchange;             // that of its tensors if they all agree, else Exchange
@@ -54,7 +54,7 @@ struct BatchBucket {
   int64_t count = 0;             // number of tensors
   int64_t bytes = 0;             // sum over tensors of what their largest step reads and writes on a device
   int64_t peak_bytes = 0;        // sum over tensors of Totals::peak_bytes
-  int64_t time_ns = 0;           // sum over steps; of a single tensor, that of its plan
+  int64_t time_ns = 0;           // sum over steps; for a single tensor, that of its plan
   std::vector<BatchStep> steps;  // in the order in which they run
 };
 
@@ -94,8 +94,8 @@ struct BatchBounds {
 
 // The schedule of a batch.
 struct BatchPlan {
-  BatchOptions options;              // that it was made with
-  std::vector<std::string> names;    // one per tensor, or none
+  BatchOptions options;              // used to make the batch
+  std::vector<std::string> names;    // one per tensor, or empty
   std::vector<Plan> plans;           // one per distinct problem, in order of first appearance
   std::vector<BatchTensor> tensors;  // in the order given
   std::vector<BatchBucket> buckets;  // in the order in which they run
@@ -103,34 +103,34 @@ struct BatchPlan {
   BatchTotals totals;                // over all tensors
   BatchBounds bounds;                // for all tensors together
 
-  // The plan of one tensor with its first holder filled in: what a program is compiled from. Its figures are those of
-  // plans[]; on a topology with levels the figures per level may really be others.
+  // The plan of one tensor with its first holder filled in: programs are compiled from this. Its figures are those of
+  // plans[]; on a topology with levels, the actual figures per level may differ.
   Plan PlanOf(int64_t tensor) const;
 };
 
 // Plans a batch. Post-conditions:
-//  - every tensor's plan is MakePlan's, see there; equal problems are planned once. The plans of several tensors do not
-//    go in chunks.
-//    Latencies are paid once per bucket. So with objective kTime, a batch so large that latencies hardly count takes
-//    the plan for kBytes wherever that plan receives fewer bytes and its transfers take no longer;
+//  - every tensor's plan is the one that MakePlan returns, see there; equal problems are planned once. A batch of
+//    several tensors does not use chunks.
+//    A bucket pays latencies only once. So with objective kTime, a batch so large that latencies hardly matter uses the
+//    plan for kBytes wherever that plan receives fewer bytes and its transfers take no longer;
 //  - buckets are runs of consecutive tensors and keep to the limits in `options`;
 //  - without partial values, totals.recv_bytes_max == bounds.recv_bytes_max if every plan meets its bound on every
 //    device;
 //  - deterministic: equal input gives an equal batch on every machine.
 // Errors: those of MakePlan, after the name of the tensor (ResourceExhausted: the tensor alone does not fit the memory
-// limit; the message has the bytes needed). InvalidArgument: a negative bucket limit, or sums over tensors that do not
-// fit in 64 bits, or another number of names than of tensors.
-// `names`, if not empty, are what errors and reports call the tensors; an empty one is called by its index.
+// limit; the message gives the bytes needed). InvalidArgument: a negative bucket limit, sums over tensors that do not
+// fit in 64 bits, or a number of names that is not the number of tensors.
+// If `names` is not empty, errors and reports call the tensors by them; a tensor with an empty name goes by its index.
 absl::StatusOr<BatchPlan> PlanBatch(absl::Span<const Problem> problems, const BatchOptions& options = {},
                                     std::vector<std::string> names = {});
 
 // One line of JSON, schema reshard.batch/1 (docs/batch.schema.json), without a newline. `ids`, if not empty, are JSON
-// values as text, one per tensor, that replace the names. InvalidArgument for another number of them.
+// values as text, one per tensor, that replace the names. InvalidArgument for a different number of them.
 absl::StatusOr<std::string> BatchToJson(const BatchPlan& batch, absl::Span<const std::string> ids = {});
-// A few lines: tensors, plans, buckets, bytes against the bound, how even senders are loaded. Ends with a newline.
+// A few lines: tensors, plans, buckets, bytes against the bound, how evenly senders are loaded. Ends with a newline.
 std::string BatchToText(const BatchPlan& batch);
-// The tensors that take the most time, one line for all of one plan, at most `most` lines: how many there are, what
-// each moves and takes, and its share of the time of all. Ends with a newline; empty if nothing moves.
+// The tensors that take the most time, one line per plan, at most `most` lines: how many tensors share the plan, what
+// each moves, and their share of the total time. Ends with a newline; empty if nothing moves.
 std::string CostliestTensors(const BatchPlan& batch, size_t most = 10);
 // BatchToText, then for every distinct plan its tensors, its steps, and why it was chosen. Ends with a newline.
 std::string ExplainBatch(const BatchPlan& batch);

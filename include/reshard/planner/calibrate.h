@@ -1,4 +1,4 @@
-// Measures a network: what to run on it, and the topology that the times say. Who runs it is the caller: the command
+// Measures a network: what to run on it, and the topology that the times imply. The caller runs the probes: the command
 // over MPI, and the Python package over process groups.
 #ifndef RESHARD_PLANNER_CALIBRATE_H_
 #define RESHARD_PLANNER_CALIBRATE_H_
@@ -17,8 +17,8 @@ namespace reshard {
 // The ranks of a job: node k has the device ids k * devices .. (k + 1) * devices - 1.
 struct CalibratedJob {
   int64_t nodes = 1;
-  int64_t devices = 1;                // of a node
-  int64_t bytes = int64_t{64} << 20;  // that each device holds in the probes of bandwidth
+  int64_t devices = 1;                // per node
+  int64_t bytes = int64_t{64} << 20;  // held by each device in the bandwidth probes
 };
 
 // An all-to-all that crosses one level and no other, all devices at once; or, with no peers, a call that moves nothing.
@@ -31,14 +31,14 @@ struct Probe {
 };
 
 // What to measure: a call that moves nothing, then for each level a small and a large probe, inside nodes first. The
-// first is what any call costs once, however many messages it has: the ranks agree. InvalidArgument: fewer than two
-// devices in all, numbers below 1, or too many devices or bytes.
+// first measures what any call costs once, however many messages it has: the agreement of the ranks. InvalidArgument:
+// fewer than two devices in all, numbers below 1, or too many devices or bytes.
 absl::StatusOr<std::vector<Probe>> CalibrationProbes(const CalibratedJob& job);
 
-// The topology in which the probes take these times (topology.h says how long a step takes), each less the first.
-// `seconds`: one for each probe, the same order, of the slowest rank. Post-condition: with the times of a topology's
-// own formula, each later by the same, that topology within rounding. InvalidArgument: another number of times, or one
-// that is not positive.
+// The topology in which the probes take these times, each less the first (topology.h says how long a step takes).
+// `seconds`: one per probe, in the same order, of the slowest rank. Post-condition: given the times of a topology's own
+// formula, all later by the same amount, returns that topology within rounding. InvalidArgument: a different number of
+// times, or one that is not positive.
 absl::StatusOr<Topology> FitTopology(const CalibratedJob& job, absl::Span<const double> seconds);
 
 // As Topology::FromJson reads it, with a newline at the end.

@@ -6,8 +6,8 @@
 
 namespace reshard {
 
-// InvalidArgument: the first variable with a value that the library cannot use, and what it takes. The library itself
-// then uses the default; the command and the Python package call this first and refuse to run.
+// InvalidArgument names the first variable whose value the library cannot use, and what it takes. The library itself
+// falls back to the default; the command and the Python package call this first and refuse to run.
 absl::Status CheckEnvironment();
 
 }  // namespace reshard

@@ -22,7 +22,7 @@ enum class Op {
   kSlice,          // each device keeps a part of its fragment                0
   kAllGather,      // a group pools its shards, which do not overlap          V(n-1)
   kAllToAll,       // every member gets exactly V/n from every member         V(n-1)/n
-  kAllPermute,     // whole shards change places, and keep their shapes       V where the shard is another one
+  kAllPermute,     // whole shards change places, and keep their shapes       V where the shard changes
   kReduceScatter,  // reduces over partial axes; each member keeps a part     (n-1)|to|
   kAllReduce,      // reduces over partial axes; every member keeps it all    2V(n-1)/n
   kExchange,       // every device gets exactly what it lacks                 |to minus from|
@@ -55,8 +55,8 @@ class OpSet {
   unsigned bits_;
 };
 
-// What a plan minimizes first: the estimated time; bytes, that is those over the slowest links where the topology has
-// several levels and then those that the worst device receives; or the number of steps.
+// What a plan minimizes first: the estimated time; the bytes, first those over the slowest links if the topology has
+// several levels, then those that the worst device receives; or the number of steps.
 enum class Objective { kTime, kBytes, kSteps };
 std::string_view Name(Objective objective);  // "time", "bytes", "steps"
 // The objective with that name, or nullopt if there is none.
@@ -65,7 +65,7 @@ std::optional<Objective> ParseObjective(std::string_view name);
 // What a plan may use, and what it is chosen for.
 struct PlanOptions {
   Objective objective = Objective::kTime;  // what to minimize
-  OpSet ops = OpSet::All();                // the operations that the steps may be
+  OpSet ops = OpSet::All();                // the operations that steps may use
   // If true, intermediate layouts must be contiguous boxes, as in Shardy's resharding pass, and Exchange is not used.
   bool boxes_only = false;
   // Upper limit on Totals::peak_bytes, in bytes per device.
@@ -156,7 +156,7 @@ std::string_view Name(Certificate::Kind kind);  // "lower_bound", "exhaustive", 
 // A plan that competed and lost.
 struct Alternative {
   std::vector<Step> steps;       // in order
-  Chunks chunks;                 // that go through the steps
+  Chunks chunks;                 // sent through the steps
   Totals totals;                 // over all steps
   std::string rejected_because;  // why it lost; a sentence
 };
@@ -166,9 +166,9 @@ struct Plan {
   Layout source;                          // before the first step
   Layout target;                          // after the last step
   DType dtype = DType::kBF16;             // of the elements
-  PlanOptions options;                    // that it was made with
+  PlanOptions options;                    // used to make the plan
   std::vector<Step> steps;                // in order; empty if source and target are equivalent
-  Chunks chunks;                          // that go through the steps one behind the other
+  Chunks chunks;                          // sent through the steps one behind the other
   Totals totals;                          // over all steps
   Bounds bounds;                          // that no plan between these layouts can beat
   Certificate certificate;                // how near the plan is known to be to the best one

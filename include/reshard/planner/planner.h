@@ -1,4 +1,4 @@
-// The planner: finds the cheapest plan from one layout to another, and says why it is that one.
+// The planner: finds the cheapest plan from one layout to another, and says why it is the cheapest.
 //
 // Three families of plans compete under one cost model: a direct Exchange, which always meets the per-device lower
 // bound; sequences of Slice, AllGather, AllToAll, AllPermute, ReduceScatter and AllReduce, found by exact search over
@@ -30,7 +30,7 @@ namespace reshard {
 //    that receive as little;
 //  - deterministic: equal input gives an equal plan on every machine.
 // Errors: InvalidArgument (shapes differ, sizes overflow), Unimplemented (the target is partial over an axis over which
-// the source is not), ResourceExhausted (nothing fits the memory limit; the message has the bytes needed),
+// the source is not), ResourceExhausted (nothing fits the memory limit; the message gives the bytes needed),
 // FailedPrecondition (no plan with the allowed ops).
 absl::StatusOr<Plan> MakePlan(const Problem& problem, const PlanOptions& options = {});
 

@@ -1,4 +1,4 @@
-// One tensor to move: what MakePlan plans, what the tensors of a batch are, and the key of caches of either.
+// One tensor to move: the input of MakePlan, one tensor of a batch, and the cache key for either.
 #ifndef RESHARD_PLANNER_PROBLEM_H_
 #define RESHARD_PLANNER_PROBLEM_H_
 
@@ -11,13 +11,13 @@
 
 namespace reshard {
 
-// A value type; to copy, compare (unequal ones) and hash it takes constant time.
+// A value type; copying, hashing and comparing unequal problems take constant time.
 struct Problem {
   Layout source;               // before
-  Layout target;               // after; of the same shape, over the same mesh or another one
+  Layout target;               // after; of the same shape, over the same mesh or a different one
   DType dtype = DType::kBF16;  // of the elements
 
-  // Same layouts as written. Problems of one meaning that are written in two ways are planned twice.
+  // Same layouts as written. Equivalent problems that are written differently are planned twice.
   bool operator==(const Problem&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Problem& problem) {

@@ -28,17 +28,17 @@ struct ProblemText {
   Notation to_format = Notation::kReshard;
 };
 
-// Reads the meshes and the layouts. Errors are those of ReadMesh and ReadLayout, after the name of the part that they
-// are about: "mesh", "source", `to_mesh_is` or "target". A target that names an axis of another mesh says that this
-// mesh is given as `to_mesh_is`, which is what the writer calls it: "--to-mesh".
+// Reads the meshes and the layouts. Errors are those of ReadMesh and ReadLayout, after the name of the part at fault:
+// "mesh", "source", `to_mesh_is` or "target". If the target names an axis of another mesh, the error says to give that
+// mesh as `to_mesh_is`, which is what the writer calls it: "--to-mesh".
 absl::StatusOr<Problem> ReadProblem(const ProblemText& text, DType dtype, std::string_view to_mesh_is);
 
-// A layout alone, and a mesh: ReadLayout and ReadMesh with `name` before an error.
+// A layout or a mesh alone: ReadLayout and ReadMesh, with `name` before an error.
 absl::StatusOr<Layout> ReadNamedLayout(std::string_view name, const std::string& text, const Mesh& mesh,
                                        Notation notation, const std::optional<std::vector<int64_t>>& shape);
 absl::StatusOr<Mesh> ReadNamedMesh(std::string_view name, const std::string& text);
 
-// The error with "name: " before it. Payloads stay.
+// The error with "name: " before it. Keeps the payloads.
 absl::Status Named(std::string_view name, const absl::Status& status);
 
 }  // namespace reshard

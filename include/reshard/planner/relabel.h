@@ -1,4 +1,4 @@
-// Chooses which device gets which shard, for callers to whom that does not matter, so that the fewest bytes move.
+// Chooses which device gets which shard so that the fewest bytes move, for callers that accept any choice.
 #ifndef RESHARD_PLANNER_RELABEL_H_
 #define RESHARD_PLANNER_RELABEL_H_
 
@@ -18,8 +18,8 @@ namespace reshard {
 struct Relabeling {
   // The target's axes over the same devices, reordered; equal to the target's mesh if no order is better.
   Mesh target_mesh;
-  int64_t bytes_before = 0;  // that all devices together have to receive under the target's own mesh
-  int64_t bytes = 0;         // and under target_mesh
+  int64_t bytes_before = 0;  // received by all devices together under the target's own mesh
+  int64_t bytes = 0;         // the same under target_mesh
 
   // Device ids in row-major order of target_mesh.
   std::vector<int64_t> devices() const;

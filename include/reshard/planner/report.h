@@ -24,10 +24,10 @@ std::string PlanToText(const Plan& plan);
 // plan is to it, and what else was tried and why it lost. Ends with a newline.
 std::string ExplainPlan(const Plan& plan);
 
-// How the domains of each level of the topology fall on the devices of a mesh, and which axes lead out of them, a line
+// How the domains of each level of the topology fall on the devices of a mesh, and which axes cross them, one line
 // each: "domains of 8 (dgx-h100): 15 devices = 1 of 8 and 1 of 7; dp, tp cross them". Empty without domains.
 std::string DescribeDomains(const Topology& topology, const Mesh& mesh);
-// The same for a plan's topology and its meshes: of the source, then of the target unless that is the same.
+// The same for a plan's topology and its meshes: the source mesh, then the target mesh if it differs.
 std::string DescribeDomains(const Plan& plan);
 // The name before 0.3.
 [[deprecated("DescribeDomains")]] inline std::string DescribeIslands(const Topology& topology, const Mesh& mesh) {

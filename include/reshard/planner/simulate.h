@@ -1,17 +1,17 @@
-// Simulates a plan on a network by following every message. This checks the formula by which plans are chosen
-// (topology.h), which only looks at the busiest device of each step.
+// Simulates a plan on a network by following every message. This checks the formula used to choose plans (topology.h),
+// which looks only at the busiest device of each step.
 //
 // Model. Each device has one full-duplex port per level of the topology (or shares the level's NICs, see
 // Topology::Level); ports are the only resource that messages compete for. A message between devices that meet at level
 // L occupies the sender's out-port and the receiver's in-port of L. Messages that flow at the same time share ports
 // max-min fairly.
-//  - A device enters a step once it has sent and received everything of the steps before: there is no global barrier.
-//  - At each level it posts its messages one after another, to the domains after its own in turn and within each to the
-//    devices from its own place on. The k-th message (from 1) starts to flow latency * (1 + k) after the sender entered
-//    the step, and not before the receiver has entered it too.
+//  - A device enters a step once it has sent and received everything in the steps before: there is no global barrier.
+//  - At each level it posts its messages one after another: to the domains after its own, in order, and within each
+//    domain to the devices from its own place on. The k-th message (from 1) starts to flow latency * (1 + k) after the
+//    sender entered the step, and not before the receiver has entered it too.
 //  - An AllReduce is a ReduceScatter and an AllGather of chunks of ceil(elements/n); a step of several rounds is that
 //    many steps.
-//  - In chunks (chunks.h) a turn takes the place of a step; what a device sends another in one turn is one message.
+//  - In chunks (chunks.h) a turn takes the place of a step; all that one device sends another in a turn is one message.
 //  - Slices, packing and the arithmetic of reductions cost nothing.
 // Times are whole nanoseconds, computed in integers, so that every machine prints the same.
 #ifndef RESHARD_PLANNER_SIMULATE_H_
@@ -39,7 +39,7 @@ struct Simulation {
     int64_t begin_ns = 0;  // when the first device enters the step
     int64_t end_ns = 0;    // when the last device has received everything; the end of the step before if nothing moves
   };
-  // The link that carries the most bytes in one direction of one level; of several, that of the lowest device.
+  // The link that carries the most bytes in one direction of one level; ties go to the lowest device.
   struct Link {
     int level = 0;              // index into Topology::levels
     bool out = false;           // true: from the device into the network; false: into the device
@@ -51,8 +51,8 @@ struct Simulation {
   int64_t time_ns = 0;          // when the last device is done
   std::vector<StepTime> steps;  // one per step of the plan
   std::vector<Link> busiest;    // by level, in before out; without levels that nothing crosses
-  int64_t messages = 0;         // that the plan sends
-  int64_t message_classes = 0;  // messages that cannot be told apart are followed as one of these
+  int64_t messages = 0;         // sent by the plan
+  int64_t message_classes = 0;  // indistinguishable messages are followed as one of these
 };
 
 // ResourceExhausted: more than 4 million messages, or too many different ones to follow in reasonable time.

@@ -50,8 +50,8 @@ struct Topology {
   // figures out of range.
   static absl::StatusOr<Topology> FromJson(std::string_view json, std::string_view name);
 
-  // Makes the domains of the innermost of two levels nodes of `devices` devices, of which there are `nodes`. A node has
-  // no more links than devices. InvalidArgument: not two levels, not at least one node of one device, too many devices.
+  // Makes each domain of the inner of two levels a node of `devices` devices; there are `nodes` of them. A node has no
+  // more links than devices. InvalidArgument: not two levels, not at least one node of one device, too many devices.
   absl::Status SetNodes(int64_t nodes, int64_t devices);
 
   // InvalidArgument if a topology put together by hand makes no sense: no levels, a bandwidth that is not positive, a

@@ -1,11 +1,11 @@
 // Who sends what to whom in one step. The same object prices a step, prints its pieces and lowers it to a program.
 //
 // Every device keeps what it already holds (a copy to itself) and gets every other element of its target fragment from
-// exactly one holder. Which holder sends: one that agrees with the receiver on every mesh digit that the source layout
-// does not use, unless the target puts that digit where the source has another one; then its value is the receiver's
-// value of that other digit, so that a swap of axes becomes a permutation (on a topology with levels only if that leads
-// to no farther holder). Where this would leave a sender with more than its even share plus one piece, and between
-// meshes, the receivers of a source shard are spread over its holders: the nearest first, then the least loaded.
+// exactly one holder. The sender agrees with the receiver on every mesh digit that the source layout does not use. If
+// the target puts such a digit where the source has a different one, its value is instead the receiver's value of that
+// other digit, so that a swap of axes becomes a permutation (on a topology with levels only if that leads to no farther
+// holder). Where this would leave a sender with more than its even share plus one piece, and between meshes, the
+// receivers of a source shard are spread over its holders: the nearest first, then the least loaded.
 #ifndef RESHARD_PLANNER_TRAFFIC_H_
 #define RESHARD_PLANNER_TRAFFIC_H_
 
@@ -46,7 +46,7 @@ struct TransferFigures {
   int64_t recv_max = 0;        // received by one device
   int64_t recv_total = 0;      // received by all devices together
   int64_t send_max = 0;        // sent by one device
-  int64_t peers_max = 0;       // devices that one device sends to or receives from, whichever are more
+  int64_t peers_max = 0;       // devices that one device sends to or receives from, whichever is more
   int64_t messages_total = 0;  // messages between different devices
 };
 
@@ -54,10 +54,10 @@ struct TransferFigures {
 struct LevelLoad {
   int64_t recv = 0;   // received from others
   int64_t send = 0;   // sent to others
-  int64_t peers = 0;  // devices that it sends to or receives from, whichever are more
+  int64_t peers = 0;  // devices that it sends to or receives from, whichever is more
 };
 
-// One per level of the topology. Most topologies have two, so that those of many devices need no memory of their own.
+// One per level of the topology. Most topologies have two, so two are stored inline, without an allocation per device.
 using LevelLoads = absl::InlinedVector<LevelLoad, 2>;
 
 // What one device does in one step, in elements. Staging counts what is not contiguous in the local fragment.
@@ -67,7 +67,7 @@ struct DeviceLoad {
   int64_t recv = 0;              // received from others
   int64_t send = 0;              // sent to others
   int64_t staging = 0;           // packed before sending plus unpacked after receiving
-  int64_t staging_messages = 0;  // number of messages that these belong to
+  int64_t staging_messages = 0;  // number of messages that the staged elements belong to
   LevelLoads levels;             // empty if the topology has only one
 };
 
@@ -86,12 +86,12 @@ class MessageSchedule {
   virtual std::vector<Message> Sends(int64_t device) const = 0;
 };
 
-// The messages with what the planner asks about all of them.
+// The messages, plus what the planner needs to know about them as a whole.
 class TransferSchedule : public MessageSchedule {
  public:
   // The transfers of op from -> to. For kReduceScatter and kAllReduce each message is one member's contribution to the
   // receiver's target fragment, to be combined with the receiver's own. An AllReduce lists the contribution of every
-  // member to the whole fragment; which member reduces what is given by AllReduceChunk, and the figures count that.
+  // member to the whole fragment; AllReduceChunk says which member reduces what, and the figures count that.
   // `topology` decides which holders are near, except in an AllPermute that the nearest holders would not form;
   // `first_holder`: see Step.
   // InvalidArgument if shapes or reductions do not fit the op. Unimplemented if `to` is partial over an axis over which
@@ -116,8 +116,8 @@ class TransferSchedule : public MessageSchedule {
   // For the planner: pairs of digits of the mesh such that the load of a device depends only on which pairs have equal
   // coordinates there. Null if any device may differ from any other.
   virtual const std::vector<digits::DigitLink>* Links() const { return nullptr; }
-  // For the planner, where there are no links: a number per device, in the order of Devices(); those that have the same
-  // have the same load. Empty if any device may differ from any other.
+  // For the planner, where there are no links: a number per device, in the order of Devices(); devices with equal
+  // numbers have equal loads. Empty if any device may differ from any other.
   virtual std::vector<int32_t> Kinds() const { return {}; }
   // The most specific op whose definition this pattern meets (Slice, AllGather, AllToAll, AllPermute, else Exchange;
   // a reduction stays what it is).

@@ -7,7 +7,7 @@
 //   Unavailable       "rank 3 left ...": another rank is gone
 //   DeadlineExceeded  "rank 3 did not arrive within 500 ms ..."
 // After any of these the communicator is unusable: every later call returns the same error immediately. Errors of Agree
-// leave it usable. Once a call has returned, with success or not, no other rank touches the views that were passed to
+// leave it usable. Once a call has returned, successfully or not, no other rank touches the views that were passed to
 // it. After an error the contents of outputs are unspecified; inputs are never written.
 //
 // Calls are collective: all ranks make the same calls in the same order, each rank from one thread at a time.
@@ -34,17 +34,18 @@ namespace reshard {
 // The environment variable RESHARD_TIMEOUT_MS if it is a positive integer, else 10 minutes.
 absl::Duration DefaultTimeout();
 
-// Whether ranks of one host exchange through shared memory: not if the environment variable RESHARD_SHARED_MEMORY is 0.
+// Whether ranks of one host exchange through shared memory: false if the environment variable RESHARD_SHARED_MEMORY is
+// 0, else true.
 bool DefaultSharedMemory();
 
-// Whether an error is about ranks that it names - one that failed, is gone or late, or ranks that disagree - and not
-// about what this rank passed. Known from the code or a payload of the status, never from its text.
+// Whether an error is about ranks that it names (one that failed, is gone or is late, or ranks that disagree) rather
+// than about what this rank passed. Decided by the code or a payload of the status, never by its text.
 bool NamesRanks(const absl::Status& status);
 
 // What one rank moved, and where its time went. Seconds are wall-clock time on this rank; the three do not overlap.
 struct MoveStats {
   int64_t received = 0;              // bytes from other ranks, each counted once, as the plan counts them
-  int64_t received_extra = 0;        // bytes besides, read from shared memory instead of waiting for other ranks
+  int64_t received_extra = 0;        // additional bytes, read from shared memory instead of waiting for other ranks
   int64_t copied_local = 0;          // bytes copied from the rank's own input to its output
   int64_t written = 0;               // bytes written into outputs, local copies included
   double pack_seconds = 0.0;         // copying into messages; may include local copies
@@ -91,8 +92,8 @@ class Communicator {
   // Which copies its steps need; programs for it are compiled with this.
   virtual CopyFor copies() const = 0;
 
-  // The memory that its steps move fragments in. With kCuda a call only enqueues its work on the communicator's stream:
-  // errors of peers and of the device are reported by a later call, and times are those of the host.
+  // The kind of memory that holds the fragments its steps move. With kCuda a call only enqueues its work on the
+  // communicator's stream: a later call reports errors of peers and of the device, and times are those of the host.
   virtual MemoryKind memory() const { return MemoryKind::kHost; }
   // Memory of that kind for intermediates, aligned to 64 bytes. ResourceExhausted if there is too little.
   virtual absl::StatusOr<Memory> Allocate(int64_t bytes);
@@ -105,9 +106,9 @@ class Communicator {
   //   FailedPrecondition "ranks disagree on target: ranks 0, 2, 3 have [8, <X>8]; rank 1 has another target: [<X>8, 8]"
   virtual absl::Status Agree(const absl::Status& own, const Signature& problem) = 0;
 
-  // As Agree, on a rank that has no error and that executes `next` on `inputs` once all agree, so that a backend may
-  // begin to pack for it meanwhile. The inputs stay as they are until ExecuteStep has returned, which is the next call
-  // of the communicator after an agreement. Other ranks may call Agree.
+  // As Agree, for a rank that has no error and will execute `next` on `inputs` once all agree, so that a backend may
+  // already begin to pack for it. The inputs must not change until ExecuteStep returns, which is the next call on the
+  // communicator if all agree. Other ranks may call Agree instead.
   virtual absl::Status AgreeBefore(const StepProgram& next, absl::Span<const ConstTensorView> inputs,
                                    const Signature& problem) {
     static_cast<void>(next);
@@ -115,16 +116,16 @@ class Communicator {
     return Agree(absl::OkStatus(), problem);
   }
 
-  // Those of these other ranks whose processes have ended, or that have closed the communicator, ascending: for a
-  // caller that waits for them by other means than a call of this communicator. Asks them, for less than a second in
-  // all; none of them does anything for it. Empty where a backend cannot tell, and before the ranks have met.
+  // Returns those of the given other ranks whose processes have ended or that have closed the communicator, ascending:
+  // for a caller that waits for them by means other than a call on this communicator. Asks them, which takes less than
+  // a second in all; they need not make any call. Empty if a backend cannot tell, and before the ranks have met.
   virtual std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) {
     static_cast<void>(ranks);
     return {};
   }
 
-  // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i]: they have
-  // the shapes of its buffers and any strides. See StepProgram for what the outputs hold afterwards. The backend
+  // Executes one step of a compiled program. inputs[i] and outputs[i] are the fragments of step.tensors[i], with the
+  // shapes of its buffers and arbitrary strides. See StepProgram for what the outputs hold afterwards. The backend
   // decides whether to pack. `memo`, if not null, is the same at every execution of this step, and empty at the first.
   // Never throws.
   virtual absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
@@ -134,16 +135,16 @@ class Communicator {
   // Returns once all ranks have called it.
   virtual absl::Status Barrier() = 0;
 
-  // Index of the GPU whose memory its steps move, as CUDA counts them; nullopt where memory() is kHost.
+  // Index of the GPU whose memory its steps move, in CUDA's numbering; nullopt if memory() is kHost.
   virtual std::optional<int> gpu() const { return std::nullopt; }
-  // Later calls enqueue their work on this cudaStream_t of that GPU. Does nothing on the host, and for backends that
-  // ask for the caller's stream themselves.
+  // Later calls enqueue their work on this cudaStream_t of that GPU. Does nothing on the host, or for backends that
+  // look up the caller's stream themselves.
   virtual void UseStream(void* stream) { static_cast<void>(stream); }
   // The last operations of this rank; null for backends that do not record them.
   virtual const RecentOperations* recent_operations() const { return nullptr; }
-  // For when what it runs over is destroyed before it is: ends the threads and closes the sockets that it keeps. From
-  // then on every call of a backend that has any returns Unavailable. From any thread, and without a lock that a call
-  // in progress may hold.
+  // Ends the threads and closes the sockets that it keeps, for when what it runs over is destroyed before it is. If the
+  // backend has any, every later call returns Unavailable. Call it from any thread, but not under a lock that a call in
+  // progress may hold.
   virtual void Close() {}
 };
 

@@ -43,9 +43,9 @@ class Executor {
   // Redistributes this rank's fragment `source` into `target`. Collective: every rank of the communicator calls it.
   // Post-condition: `target` holds this rank's fragment of the plan's target layout; `source` is unchanged. Both may be
   // strided. A rank outside the source (target) mesh passes a default-constructed view, or any view without elements.
-  // InvalidArgument: a view whose dtype or shape is not the program's, or that is null or not in the memory that the
-  // communicator moves; a target that overlaps itself or the source. With Agreement::kEveryCall every rank returns that
-  // error and all stay usable; with kOff the others find out by waiting. ResourceExhausted: no memory for the
+  // InvalidArgument: a view that is null, has a dtype or shape other than the program's, or is not in the memory that
+  // the communicator moves; a target that overlaps itself or the source. With Agreement::kEveryCall every rank returns
+  // that error and all stay usable; with kOff the others find out by waiting. ResourceExhausted: no memory for the
   // intermediates. Otherwise the errors of the communicator. After an error during the steps the executor is unusable:
   // later calls return FailedPrecondition immediately.
   absl::StatusOr<ExecuteResult> Execute(const ConstTensorView& source, const TensorView& target);
@@ -56,11 +56,11 @@ class Executor {
 
   // The two halves of ExecuteBatch, for callers that agree on several executors at once.
   // Check is local: it returns what ExecuteBatch would return for these views. `targets_are_fresh` says that the
-  // targets are new memory, so that overlaps need not be looked for. Errors number the tensors from `first` on.
+  // targets are new memory, so that Check need not look for overlaps. Errors number the tensors starting at `first`.
   absl::Status Check(absl::Span<const ConstTensorView> sources, absl::Span<const TensorView> targets,
                      bool targets_are_fresh = false, int64_t first = 0) const;
   // Agrees on `problem` before ExecuteChecked is called with these sources, which Check has accepted. Collective: a
-  // rank whose views were not accepted calls Agree of the communicator with the error. Returns what that does.
+  // rank whose views Check rejected calls Communicator::Agree with the error instead. Returns what Agree returns.
   absl::Status AgreeBefore(absl::Span<const ConstTensorView> sources, const Signature& problem);
   // Runs the steps for views that Check has accepted, without agreement. Collective.
   absl::StatusOr<ExecuteResult> ExecuteChecked(absl::Span<const ConstTensorView> sources,
@@ -76,7 +76,7 @@ class Executor {
   Agreement agreement_ = Agreement::kEveryCall;
   // There is one step, it moves every source to its target, and all have elements: the caller's views can be passed on.
   bool one_step_ = false;
-  absl::Status failure_;                          // the error after which it cannot be used
+  absl::Status failure_;                          // the error that made it unusable
   std::vector<std::unique_ptr<StepMemo>> memos_;  // one per step
 };
 

@@ -5,8 +5,8 @@
 //   for (tensors) sum += *FingerprintOf(name, fragment, layout, position);
 //   // the sum of all devices' sums, modulo 2^64 each, is the fingerprint of the model
 //
-// It is evidence against mistakes and flipped bits, not against somebody who chooses the data: see
-// docs/design/fingerprint.md for what is found for certain and with which probability.
+// It guards against mistakes and flipped bits, not against an adversary who chooses the data: see
+// docs/design/fingerprint.md for what it detects with certainty, and with what probability it detects the rest.
 #ifndef RESHARD_RUNTIME_FINGERPRINT_H_
 #define RESHARD_RUNTIME_FINGERPRINT_H_
 
@@ -20,12 +20,12 @@
 
 namespace reshard {
 
-// Two sums modulo 2^64, over elements or tensors, that are independent of each other.
+// Two independent sums modulo 2^64, over elements or tensors.
 struct ContentFingerprint {
   uint64_t low = 0;
   uint64_t high = 0;
 
-  // Of both contents together.
+  // Becomes the fingerprint of both contents together.
   ContentFingerprint& operator+=(const ContentFingerprint& other) {
     low += other.low;
     high += other.high;
@@ -38,14 +38,14 @@ struct ContentFingerprint {
 std::string ToString(const ContentFingerprint& fingerprint);
 
 // The part that the device at `position` of the layout's mesh contributes to the fingerprint of the tensor of that
-// name, whose fragment on this device is `local`; in any strides. Post-condition: the parts of all devices add up to
+// name; `local` is this device's fragment of it, with any strides. Post-condition: the parts of all devices add up to
 // a value that depends on name, dtype, global shape and the bits of every element at its logical index, and on nothing
-// else. An element that several devices hold is counted by the first of them; the others add nothing, and what they
-// hold is not looked at. Names must differ where fingerprints of several tensors are added up.
+// else. If several devices hold an element, only the first of them counts it; the others add nothing, and their copies
+// are ignored. Tensors whose fingerprints are added up must have different names.
 //
-// Reads `local` once, at the speed of memory where runs of consecutive elements are long; takes no memory that grows
-// with it. InvalidArgument: values that are partial, a position outside the mesh, a fragment of another shape, a tensor
-// of 2^63 bytes or more. Unimplemented: memory that is not the host's.
+// Reads `local` once, at memory speed if runs of consecutive elements are long; the memory that it needs does not grow
+// with `local`. InvalidArgument: values that are partial, a position outside the mesh, a fragment of another shape, a
+// tensor of 2^63 bytes or more. Unimplemented: memory that is not the host's.
 absl::StatusOr<ContentFingerprint> FingerprintOf(std::string_view name, const ConstTensorView& local,
                                                  const Layout& layout, int64_t position);
 

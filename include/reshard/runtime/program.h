@@ -36,10 +36,10 @@ struct GroupScope {
   bool operator==(const GroupScope&) const = default;
 };
 
-// What one chunk has of a fragment (reshard/planner/chunks.h), as a tensor of one more dimension: dimension `dim` of
-// the fragment becomes its blocks, and a part of each.
+// One chunk's part of a fragment (reshard/planner/chunks.h), as a tensor with one more dimension: dimension `dim` of
+// the fragment becomes two, its blocks and the chunk's part of each block.
 struct ChunkPart {
-  int of = -1;        // index into Program::buffers of the caller's source or target; -1: the buffer is not part
+  int of = -1;        // index into Program::buffers of the caller's source or target; -1: the buffer is no such part
   int dim = 0;        // index of a dimension of that fragment
   int64_t block = 0;  // size of a block along it, in elements
   int64_t first = 0;  // index of the chunk's first element in each block
@@ -53,7 +53,7 @@ struct Buffer {
   int scratch = -1;            // which of the two scratch allocations it is in; -1: the caller's source or target
   DType dtype = DType::kF32;   // of the elements
   int64_t scratch_offset = 0;  // bytes from the start of that allocation
-  ChunkPart part = {};         // where it is a part of the caller's source or target
+  ChunkPart part = {};         // set if it is a part of the caller's source or target
 };
 
 // One tensor of a step.
@@ -85,8 +85,8 @@ struct Transfer {
 //   AllReduce       the same, from all members of `group` to all; member i combines the elements
 //                   AllReduceChunk(elements, group size, i) of the fragment and gives them to the others
 struct StepProgram {
-  // That of all tensors, where they have the same one over the same groups; otherwise Exchange. None of them is an
-  // AllReduce then, which takes two exchanges. The same on every rank.
+  // The op of all tensors if they have the same one over the same groups. Otherwise Exchange; then none of them is an
+  // AllReduce, which takes two exchanges. The same on every rank.
   Op op = Op::kExchange;
   std::vector<StepTensor> tensors;  // that move in this step
   std::vector<Transfer> sends;      // ascending by peer, then tensor
@@ -101,7 +101,7 @@ struct StepProgram {
   // Derived from the program's signature. It keeps messages of different programs apart if ranks do not agree first.
   uint64_t salt = 0;
   int64_t recv_bytes = 0;  // from other ranks, as the plan counts them
-  // The next two are the same on every rank, which choose by them how to move. 0: not known.
+  // The ranks choose how to move by the next two, which are the same on every rank. 0: not known.
   int64_t recv_bytes_max = 0;  // most bytes that any rank receives
   int64_t peers_max = 0;       // most peers that any rank has
 };
@@ -126,7 +126,7 @@ struct Program {
   int64_t MemoryBytes() const;
 };
 
-// Which copies a backend makes, and Transfer::copy is prepared for.
+// Which copies a backend makes; Transfer::copy is prepared for these.
 enum class CopyFor {
   kPull,      // receives: from the peer's fragment to this rank's
   kMessages,  // sends: from the fragment to the message; receives: from the message to the fragment

@@ -47,14 +47,14 @@ class PreparedProblem {
  public:
   // Number of tensors.
   int64_t tensors() const { return tensors_; }
-  // Shape and dtype of this rank's fragment of tensor t before, under the problem's source.
+  // Shape and dtype of this rank's fragment of tensor t before the move, under the problem's source.
   const Buffer& source(int64_t t = 0) const;
-  // Shape and dtype of this rank's fragment of tensor t after, under the problem's target.
+  // Shape and dtype of this rank's fragment of tensor t after the move, under the problem's target.
   const Buffer& target(int64_t t = 0) const;
-  // Whether a plan flattens dimensions that a problem's layouts keep apart. Then views must have elements evenly apart
-  // over these.
+  // Whether a plan flattens dimensions that a problem's layouts keep apart. If so, the elements of a view must be
+  // evenly spaced across these.
   bool flattens() const { return ends_ != nullptr; }
-  // Of its memory limit and all its programs together; what ranks compare.
+  // Signature of its memory limit and all its programs together; this is what ranks compare.
   const Signature& signature() const { return signature_; }
 
  private:
@@ -65,7 +65,7 @@ class PreparedProblem {
   };
   std::vector<Bucket> buckets_;
   std::vector<std::pair<size_t, int64_t>> place_;  // tensor -> bucket, index in the bucket
-  // Source and target of each tensor as callers have them; null where programs have them in the same shapes.
+  // Source and target of each tensor as callers pass them; null if the programs use the same shapes.
   struct Ends;
   std::shared_ptr<const Ends> ends_;
   int64_t tensors_ = 0;
@@ -87,11 +87,12 @@ class Redistributor {
 
   // What its executors run on.
   Communicator& communicator() const { return *communicator_; }
-  // The options that it was made with, but for the topology.
+  // The options that it was made with, except for the topology: see SetTopology.
   const RedistributorOptions& options() const { return options_; }
 
-  // Plans for this network from now on, and forgets what was prepared for another; a caller that holds that may still
-  // run it. Ranks whose networks differ get an error from Run, as for any other difference. Any thread.
+  // From now on plans for this network, and forgets what was prepared for a different one; a caller that still holds
+  // such a problem may run it. Ranks whose networks differ get an error from Run, as for any other difference. Any
+  // thread.
   void SetTopology(const Topology& topology);
 
   // Plans and compiles, or finds what was prepared before, which costs one lookup and no allocation. Device ids of the
@@ -100,9 +101,9 @@ class Redistributor {
   // of MakePlan and CompileProgram.
   absl::StatusOr<std::shared_ptr<PreparedProblem>> Prepare(const Problem& problem);
   // The same for many tensors that share exchanges, each between any two meshes. PlanBatch decides on their buckets and
-  // senders. `memory_limit_bytes`, if given, takes the place of options().plan.memory_limit_bytes: what a bucket needs
-  // on a device, its sources, targets and staging together, is kept within it. Ranks that pass different ones disagree.
-  // InvalidArgument also for an empty batch or a negative limit, ResourceExhausted for a tensor that needs more alone.
+  // senders. `memory_limit_bytes`, if given, replaces options().plan.memory_limit_bytes: it limits what a bucket needs
+  // on a device for its sources, targets and staging together. Ranks that pass different limits disagree.
+  // InvalidArgument also for an empty batch or a negative limit, ResourceExhausted for a single tensor that needs more.
   absl::StatusOr<std::shared_ptr<PreparedProblem>> PrepareBatch(
       absl::Span<const Problem> problems, std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
@@ -131,7 +132,7 @@ class Redistributor {
 
   absl::StatusOr<std::shared_ptr<PreparedProblem>> Build(absl::Span<const Problem> problems,
                                                          std::optional<int64_t> memory_limit_bytes);
-  // Memory for views in the shapes of the programs, where those of the caller have others.
+  // Memory for views in the shapes of the programs, for when the caller's views have different shapes.
   struct MergedViews {
     std::vector<ConstTensorView> sources;
     std::vector<TensorView> targets;

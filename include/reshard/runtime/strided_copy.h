@@ -94,8 +94,8 @@ class StridedCopy {
   // Copies the part-th of `parts` parts (0 <= part < parts). Parts are disjoint, and together they are what Run()
   // copies.
   void RunPart(const void* from, void* to, int64_t part, int64_t parts, CopyMode mode = CopyMode::kCached) const;
-  // Copies bytes [begin, end) of the bytes() bytes, counted in the row-major order of the region, to and from where
-  // Run() does. Where one side is a message, these are bytes [begin, end) of it.
+  // Copies bytes [begin, end) of the bytes() bytes, counted in the row-major order of the region, from and to the same
+  // places as Run(). If one side is a message, these are bytes [begin, end) of the message.
   void RunBytes(const void* from, void* to, int64_t begin, int64_t end, CopyMode mode = CopyMode::kCached) const;
   // Calls `visit` with disjoint boxes that together are the whole copy. Their number is the product, over its irregular
   // dimensions, of the number of runs.

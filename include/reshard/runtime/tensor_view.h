@@ -1,4 +1,4 @@
-// Views of tensors in memory that somebody else owns.
+// Non-owning views of tensors in memory.
 #ifndef RESHARD_RUNTIME_TENSOR_VIEW_H_
 #define RESHARD_RUNTIME_TENSOR_VIEW_H_
 
@@ -27,7 +27,7 @@ struct ConstTensorView {
   MemoryKind memory = MemoryKind::kHost;  // that `data` points into
 };
 
-// A tensor to write. No two indices may have the same address, see MayOverlapItself.
+// A tensor to write. No two indices may have the same address (see MayOverlapItself).
 struct TensorView {
   void* data = nullptr;                   // address of index (0, 0, ..)
   DType dtype = DType::kF32;              // of the elements

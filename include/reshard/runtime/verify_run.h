@@ -45,12 +45,13 @@ struct RunReport {
   // Bytes written into destinations in one execution, by all ranks in all steps, local copies included.
   int64_t bytes_moved = 0;
   double gb_per_s = 0.0;  // bytes_moved / seconds_median / 1e9
-  // A plain memcpy of bytes_moved between warm buffers by as many threads as ranks, but at most as cores, timed between
-  // the executions from the first thread's start to the last one's end. 0 without timing or without bytes.
+  // Time of a plain memcpy of bytes_moved between warm buffers, with one thread per rank but no more threads than
+  // cores. Timed between the executions, from the first thread's start to the last one's end. 0 without timing or
+  // without bytes.
   double memcpy_seconds_median = 0.0;
   double memcpy_ratio = 0.0;  // memcpy_seconds_median / seconds_median
-  // The same with a destination that is allocated every time while the clock runs: for the plan from the pool that
-  // results come from, for memcpy by malloc. 0 without RunOptions::fresh.
+  // The same with a destination that is allocated every time while the clock runs: for the plan, from the pool that
+  // results come from; for memcpy, by malloc. 0 without RunOptions::fresh.
   double fresh_seconds_median = 0.0;
   double fresh_memcpy_seconds_median = 0.0;  // see above
   // Bytes received from other ranks in one execution, counted while executing.
@@ -73,17 +74,17 @@ absl::StatusOr<RunReport> RunPlanLocally(const Plan& plan, const RunOptions& opt
 // What one rank found.
 struct RankReport {
   MoveStats moved;  // in one execution
-  // Time of each timed execution on this rank, waiting and agreement included; all ranks have as many.
+  // Time of each timed execution on this rank, waiting and agreement included; as many on every rank.
   std::vector<double> seconds;
   int64_t elements_checked = 0;  // of this rank's fragments, over the fills
   int64_t mismatches = 0;        // how many of these were wrong
   std::string first_mismatch;    // as in RunReport
 };
 
-// Executes the plan on the ranks of a communicator that moves host memory. Collective: every rank calls it, also those
-// that hold nothing. A mismatch is not an error, but part of the report. Ranks whose plans or options differ all get an
-// error that says so, as they do where one of them could not begin. InvalidArgument: a device that is not a rank;
-// otherwise as RunPlanLocally.
+// Executes the plan on the ranks of a communicator that moves host memory. Collective: every rank calls it, even one
+// that holds nothing. A mismatch is not an error, but part of the report. If plans or options differ between ranks, or
+// a rank cannot begin, all get an error that says so. InvalidArgument: a device that is not a rank; otherwise as
+// RunPlanLocally.
 absl::StatusOr<RankReport> RunPlanOnRank(const Plan& plan, Communicator& communicator, const RunOptions& options = {});
 
 }  // namespace reshard

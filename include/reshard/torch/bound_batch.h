@@ -32,10 +32,10 @@ namespace reshard {
 class BoundBatch : public ::torch::CustomClassHolder {
  public:
   // tensors[i] is this rank's fragment under problems[i].source, and outs[i] the one under problems[i].target, empty
-  // where this rank is not in the mesh; the problems may be between different meshes each and share exchanges all the
-  // same. The dtypes are those of the tensors, whatever the problems say. `memory_limit_bytes`: see RedistributeBatch;
-  // the tensors and outs that are bound count too, those of a bucket at a time. Collective, like every use: all ranks
-  // learn if any of them cannot bind, also one that passes an error instead of problems. Throws as described in
+  // if this rank is not in the mesh. Each problem may be between different meshes; they share exchanges all the same.
+  // The dtypes are those of the tensors, whatever the problems say. `memory_limit_bytes`: see RedistributeBatch; the
+  // bound tensors and outs count too, those of one bucket at a time. Collective, like every use: all ranks learn if any
+  // of them cannot bind, including one that passes an error instead of problems. Throws as described in
   // redistribute.h: c10::ValueError for tensors that do not fit the layouts, outs that overlap each other or a tensor,
   // and tensors that require gradients.
   BoundBatch(std::vector<at::Tensor> tensors, std::vector<at::Tensor> outs,
@@ -57,11 +57,11 @@ class BoundBatch : public ::torch::CustomClassHolder {
 
   static StorageRange RangeOf(const at::Tensor& tensor);
   absl::Status Prepare(const absl::StatusOr<std::vector<Problem>>& problems, std::optional<int64_t> memory_limit_bytes);
-  // Sets the views to where the storages are now; true in `moved` when any is elsewhere than before.
+  // Points the views at where the storages are now; sets `*moved` to true if any has moved.
   absl::Status FindAgain(bool* moved);
 
   std::shared_ptr<TensorCommunicator> communicator_;
-  // Other tensors over the same storages, so that nobody changes their shapes.
+  // Other tensors over the same storages, so that callers cannot change their shapes.
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> outs_;
   std::vector<StorageRange> tensor_ranges_;

@@ -2,7 +2,7 @@
 // receives.
 //
 // Data moves as point-to-point messages of bytes that are posted all at once and packed at most once on each side. Gloo
-// serves these on the caller's thread and takes a deadline for each, neither of which its collectives do; backends that
+// serves these on the caller's thread and takes a deadline for each; its collectives do neither. Backends that
 // coalesce get one group of sends and receives per step. Small exchanges between most ranks are one all-to-all instead
 // (see docs/design/runtime.md). Reductions are combined by this library, in rank order, so that every backend gives the
 // same bits. No sub-groups are created: messages only go where a step needs them.
@@ -11,9 +11,9 @@
 //
 // Device ids are ranks of the group. The group's own timeout is not used: every wait ends after `timeout`.
 //
-// Failure (see Communicator): when a wait fails or times out, the rank asks its peer, over a socket of its own, what
-// that one is waiting for, and follows the answers to the culprit. Then it tells all others, so that they need
-// not wait for their own deadlines. The group's connections cannot be used afterwards.
+// Failure (see Communicator): when a wait fails or times out, the rank asks its peer, over a separate socket, what the
+// peer is waiting for, and follows the answers to the culprit. Then it tells all others, so that they need not wait for
+// their own deadlines. The group's connections cannot be used afterwards.
 #ifndef RESHARD_TORCH_C10D_COMMUNICATOR_H_
 #define RESHARD_TORCH_C10D_COMMUNICATOR_H_
 
@@ -54,11 +54,11 @@ class C10dCommunicator final : public Communicator {
   absl::Status Barrier() override;
   std::vector<int64_t> FindGone(absl::Span<const int64_t> ranks) override;
 
-  // True while the group that it was made from exists and it has not been closed.
+  // True while its group exists and Close has not been called.
   bool alive() const;
   const RecentOperations* recent_operations() const override;
-  // Closes the socket by which peers ask, and ends its thread where no other communicator of this process needs it;
-  // returns the memory that it shares, at the latest when the call in progress ends.
+  // Closes the socket on which peers ask, and ends its thread unless another communicator of this process needs it.
+  // Returns the memory that it shares, at the latest when the call in progress ends.
   void Close() override;
 
  private:

@@ -8,7 +8,7 @@
 //
 // Gradients (see docs/design/gradients.md): the gradient of a redistribution is redistributed back. A replicated
 // element counts once and its gradient is replicated; the gradient of a contribution to a partial sum is the gradient
-// of the sum, and for an average that divided by the number of contributions. Min, max and prod have none.
+// of the sum, or for an average that gradient divided by the number of contributions. Min, max and prod have none.
 //
 // Tensors on GPUs move on the caller's current stream: a call enqueues its work and returns. Work enqueued on that
 // stream before it may write the inputs, and work enqueued after it may read the results. Errors of other ranks and of
@@ -67,9 +67,9 @@ class TensorCommunicator {
   static std::shared_ptr<TensorCommunicator> OfGroup(const std::string& name, at::Device device = at::kCPU);
   // For diagnostics: the group's communicator for a GPU if there is one, else the one for the host.
   static std::shared_ptr<TensorCommunicator> InUseOf(const std::string& name);
-  // To be called when the group of that name is destroyed, or with nothing when all are: ends the threads and closes
-  // the sockets that were made for it, also where somebody still holds a communicator, whose calls throw from then on.
-  // Waits for asynchronous calls under way. The Python package calls it; without, they go when another group is used.
+  // Call it when the group of that name is destroyed, or with nullopt when all groups are: ends the threads and closes
+  // the sockets that were made for it, even if a caller still holds a communicator; its calls throw from then on. Waits
+  // for asynchronous calls under way. The Python package calls it; if nothing does, they go when another group is used.
   static void Forget(const std::optional<std::string>& name);
 
   // The device of its tensors.
@@ -83,34 +83,34 @@ class TensorCommunicator {
   // See RecentOperations::ToJson; "[]" for communicators that do not record operations.
   std::string RecentOperationsJson() const;
 
-  // Runs the function on this thread, after everything that was passed to this and to RunLater before it, and returns
-  // once it has returned. All calls on a communicator go through these two, so that asynchronous and synchronous ones
+  // Runs the function on this thread, after every function that was passed to this or to RunLater earlier, and returns
+  // when it has returned. All calls on a communicator go through these two, so that asynchronous and synchronous ones
   // keep their order.
   void RunInOrder(const std::function<void()>& function);
   // The same on the worker thread, without waiting. The future throws what the function throws.
   std::future<void> RunLater(std::function<void()> function);
-  // Makes the communicator enqueue on the stream that is current on this thread. RunInOrder does so for its function,
-  // which does so itself once it has made another one current.
+  // Makes the communicator enqueue on the stream that is current on this thread. RunInOrder does so before it runs its
+  // function; a function that makes a different stream current calls this itself.
   void UseCurrentStream();
 
-  // Makes its plans for the network that SetTopology of topology.h told last, seen by the ranks of its group; one that
-  // wraps a communicator keeps to its options. InvalidArgument, for all ranks to hear of: RESHARD_TOPOLOGY names none.
-  // Within RunInOrder and RunLater only.
+  // From now on plans for the network last set by SetTopology of topology.h, as the ranks of its group see it. One that
+  // wraps a communicator keeps to its options. InvalidArgument and NotFound, which all ranks must learn of:
+  // RESHARD_TOPOLOGY names no topology. Call it within RunInOrder and RunLater only.
   absl::Status FollowTopology();
 
-  // What last_result() is to return.
+  // Sets what last_result() returns.
   void SetLastResult(const ExecuteResult& result);
 
-  // Ends what Forget says. Not under a lock.
+  // Ends what Forget ends. Not under a lock.
   void Close();
 
-  // Buffers for the views of the call in progress; to be used within RunInOrder and RunLater only. They are kept
+  // Buffers for the views of the call in progress; use them within RunInOrder and RunLater only. They are kept
   // between calls, because an allocator would return blocks of this size to the system, and their pages with them.
   struct Views {
     std::vector<ConstTensorView> sources;  // one per tensor
     std::vector<TensorView> targets;       // one per tensor
   };
-  // Contents are left over from the call before.
+  // Holds what the previous call left in it.
   Views& views() { return views_; }
 
  private:
@@ -128,30 +128,30 @@ class TensorCommunicator {
   Views views_;                     // guarded by order_
   std::shared_ptr<Worker> worker_;  // with asynchronous calls only
 
-  // Of a group, both guarded by order_: who its ranks are, and which topology the redistributor has.
+  // For a group, both guarded by order_: its global ranks, and the version of the topology that the redistributor has.
   std::optional<std::vector<int64_t>> global_ranks_;
   int64_t topology_version_ = 0;
-  Topology own_topology_ = Topology::Flat();  // while none is told
+  Topology own_topology_ = Topology::Flat();  // while none is set
 };
 
-// Returns this rank's fragment under `target` of the tensor whose fragment under `source` is `tensor`. Differentiable.
-// `out`, if given, must have the dtype and shape of the result; it may be strided, and receives and is the result. In
-// that case nothing may require a gradient.
+// Returns this rank's fragment under `target`, given `tensor`, its fragment under `source`. Differentiable. `out`, if
+// given, must have the dtype and shape of the result and may be strided; the result is written to it, and it is
+// returned. In that case nothing may require a gradient.
 at::Tensor Redistribute(const at::Tensor& tensor, const Layout& source, const Layout& target,
                         TensorCommunicator& communicator, const std::optional<at::Tensor>& out = std::nullopt);
 
-// The same for many tensors, which share exchanges, between whatever meshes. One source and one target layout per
+// The same for many tensors, which share exchanges, each between any two meshes. One source and one target layout per
 // tensor. Differentiable: the gradients are one batch as well. `memory_limit_bytes`: most that a device may need at
-// once for the tensors that are under way, their sources, targets and staging; a batch that needs more takes several
-// exchanges. All ranks pass the same one. c10::OutOfMemoryError if a tensor needs more alone.
+// once for the sources, targets and staging of the tensors under way; a batch that needs more takes several exchanges.
+// All ranks pass the same limit. c10::OutOfMemoryError if a single tensor needs more.
 std::vector<at::Tensor> RedistributeBatch(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
                                           absl::Span<const Layout> targets, TensorCommunicator& communicator,
                                           std::optional<int64_t> memory_limit_bytes = std::nullopt);
 
-// A redistribution in progress. Before Wait returns, the tensors must not be modified and the communicator not
+// A redistribution in progress. Until Wait returns, the tensors must not be modified and the communicator must not be
 // destroyed.
 //
-// Tensors on GPUs move on a separate stream, which first waits for what the caller has enqueued so far. There
+// Tensors on GPUs move on a separate stream, which first waits for what the caller has enqueued so far. For them,
 // everything has been enqueued when RedistributeAsync returns, and Wait makes the caller's current stream wait, not the
 // host.
 class RedistributeHandle {
@@ -169,9 +169,9 @@ class RedistributeHandle {
   std::future<void> done_;
 };
 
-// Starts RedistributeBatch and returns immediately; with tensors on GPUs once this thread has enqueued it, since what
-// the program itself asks of the group's backend must not come from another thread meanwhile (where ranks agree on the
-// host, that is when all have come). Without gradients: throws c10::ValueError for tensors that require one (detach
+// Starts RedistributeBatch and returns immediately. With tensors on GPUs it returns once this thread has enqueued it
+// (if ranks agree on the host, once all have arrived): the program's own calls to the group's backend must not come
+// from another thread at the same time. Without gradients: throws c10::ValueError for tensors that require one (detach
 // them).
 RedistributeHandle RedistributeAsync(absl::Span<const at::Tensor> tensors, absl::Span<const Layout> sources,
                                      absl::Span<const Layout> targets, TensorCommunicator& communicator,

@@ -1,6 +1,6 @@
 // The operations of sequence, context and expert parallelism, expressed as redistributions between layouts. Each is
-// collective over one process group, by name, of P ranks; r is the rank of the caller. Every rank passes a tensor of
-// the same shape, unless it is said otherwise. Results are new and contiguous. If one rank fails, all throw (see
+// collective over one process group of P ranks, given by name; r is the rank of the caller. Every rank passes a tensor
+// of the same shape, unless stated otherwise. Results are new and contiguous. If one rank fails, all throw (see
 // redistribute.h).
 #ifndef RESHARD_TORCH_SEQUENCE_PARALLEL_H_
 #define RESHARD_TORCH_SEQUENCE_PARALLEL_H_
@@ -25,9 +25,9 @@ at::Tensor AllToAllSingle(const at::Tensor& x, c10::string_view group, c10::stri
 // Scatters one dimension over the ranks and gathers another. x is [batch, sequence, heads, size].
 //   scatter_dim 2, gather_dim 1   [b, s, h, e] -> [b, s*P, h/P, e];   (1, 2): back
 // Where P does not divide the n elements of scatter_dim, rank r gets the r-th chunk of ceil(n / P): 7 heads over 4
-// ranks are 2, 2, 2 and 1. On the way back each rank passes its chunk, and gather_size says what they are together;
-// without it all ranks pass as much. The gradient is the other direction. Any other pair of dimensions: RuntimeError
-// "Invalid scatter_dim=..., gather_dim=...". ValueError: not this rank's chunk of gather_size.
+// ranks are 2, 2, 2 and 1. On the way back each rank passes its chunk, and gather_size is the size of all of them
+// together; without it all chunks have the same size. The gradient is the other direction. Any other pair of
+// dimensions: RuntimeError "Invalid scatter_dim=..., gather_dim=...". ValueError: not this rank's chunk of gather_size.
 at::Tensor AllToAll4d(const at::Tensor& x, int64_t scatter_dim, int64_t gather_dim, c10::string_view group,
                       std::optional<int64_t> gather_size = std::nullopt);
 

@@ -12,9 +12,9 @@
 namespace reshard {
 
 // From the next call on, all operators of this process plan for this network, whose devices are the global ranks of the
-// job; nullopt: for the one that RESHARD_TOPOLOGY names (a preset or a JSON file), and if that is not set, for one in
-// which all ranks are equally far. Every rank must set the same one: where they differ, all get an error that names
-// the topology. What is bound already (BoundBatch) keeps its plan. Any thread.
+// job; nullopt: for the one that RESHARD_TOPOLOGY names (a preset or a JSON file), or if that is not set, for one in
+// which all ranks are equally far apart. Every rank must set the same one: where they differ, all get an error that
+// names the topology. What is bound already (BoundBatch) keeps its plan. Any thread.
 void SetTopology(std::optional<Topology> topology);
 
 // The topology that is set, or nullopt. InvalidArgument or NotFound: RESHARD_TOPOLOGY names neither a preset nor a file
@@ -24,7 +24,7 @@ absl::StatusOr<std::optional<Topology>> ConfiguredTopology();
   return ConfiguredTopology();
 }
 
-// How often SetTopology was called, plus one.
+// Number of calls of SetTopology so far, plus one.
 int64_t TopologyVersion();
 
 // The same network for a group: its device i is device global_ranks[i] of `topology`. A level whose domains are not

@@ -30,7 +30,7 @@ void Expansion::Run(const digits::State& from, int phase, Move before, Sink sink
   group_ = Group();
   next_local_ = local_;
   const OpSet& ops = space_.options.ops;
-  // Two slices in a row are one, and so are two permutes below.
+  // Two slices in a row would be one slice; likewise two permutes below.
   if (ops.contains(Op::kSlice) && any_replicated && before != Move::kSlice) ChooseAll(Move::kSlice);
   if (ops.contains(Op::kAllGather) && any_placed) ChooseAll(Move::kAllGather);
   if (ops.contains(Op::kAllToAll) && any_placed) ChooseAll(Move::kAllToAll);
@@ -39,9 +39,9 @@ void Expansion::Run(const digits::State& from, int phase, Move before, Sink sink
   }
   if (any_partial) {
     if (ops.contains(Op::kReduceScatter)) ChooseAll(Move::kReduceScatter);
-    // Frees no place and takes none, so that boxes stay boxes without further care.
+    // An AllReduce frees no place and takes none, so boxes stay boxes.
     if (ops.contains(Op::kAllReduce)) Choose(Move::kAllReduce, 0);
-    // Without a reduction the direct Exchange is a candidate that the caller has priced already.
+    // Without a reduction, the caller has already priced the direct Exchange as a candidate.
   } else if (phase_ == kLabeled && space_.reduces && ops.contains(Op::kExchange) && !space_.options.boxes_only) {
     EmitExchange();
   }
@@ -81,7 +81,7 @@ void Expansion::FindScratchSlots() {
   }
 }
 
-// Digits are interchangeable when swapping them, and the places where they are going, changes nothing.
+// Two digits are interchangeable if swapping them, and the places where they are going, changes nothing.
 void Expansion::FindInterchangeable() {
   interchangeable_.fill(-1);
   std::array<std::array<int, 4>, digits::kMaxSearchDigits> kinds;
@@ -91,7 +91,7 @@ void Expansion::FindInterchangeable() {
     const bool unlabeled = space_.Unlabeled(e, phase_, place);
     const int8_t target = space_.model.target().at[i];
     const bool at_a_target = place >= 0 && (!space_.free || space_.digit_of_place[place] >= 0);
-    // For a labeled digit it matters which digit is at its target.
+    // For a labeled digit it matters which digit occupies its target.
     const bool own_is_empty = target < 0 || (space_.free && place_digit_[target] < 0);
     const int own = unlabeled || own_is_empty ? -1 : e;
     kinds[i] = {unlabeled, unlabeled ? space_.swap_class[i] : space_.class_of[i],
@@ -124,7 +124,7 @@ void Expansion::Choose(Move move, int e) {
     return;
   }
   const auto i = static_cast<size_t>(e);
-  // Of interchangeable digits the later one never has the smaller choice.
+  // Of interchangeable digits, a later one never gets a smaller code than an earlier one.
   const int least = interchangeable_[i] < 0 ? 0 : code_[interchangeable_[i]];
   if (least == 0) {
     code_[i] = 0;
@@ -162,7 +162,7 @@ void Expansion::Choose(Move move, int e) {
     }
   }
   if (in_scratch) return;
-  // Several may go to scratch in one step, each to another slot.
+  // Several digits may go to scratch in one step, each to a slot of its own.
   for (size_t p = scratch_[i] < 0 ? taken_.size() : static_cast<size_t>(scratch_[i]); p < taken_.size(); ++p) {
     if (space_.digit_of_place[p] >= 0 || taken_[p] || !space_.model.Fits(e, static_cast<int>(p))) continue;
     ChooseMoved(move, e, static_cast<int>(p), kScratchCode);
@@ -178,10 +178,10 @@ void Expansion::ChooseMoved(Move move, int e, int place, int code) {
   const auto tier = static_cast<size_t>(space_.cost.tier_of_digit(e));
   if (before >= 0) next_local_ *= size;
   if (place >= 0) next_local_ /= size;
-  // Along a digit that replicates, a device only keeps a part of what it has, and no data moves.
+  // Along a digit that was replicated, a device only keeps a part of what it has, and no data moves.
   const bool in_group = move != Move::kSlice && before != digits::kReplicated;
-  // Digits of an AllToAll leave one by one here, but all in one step in reality: only the final size counts, in
-  // EmitMoved.
+  // The digits of an AllToAll leave one by one here, but the step moves them at once: only the final size counts, which
+  // EmitMoved checks.
   if (next_local_ <= space_.cap || move == Move::kAllToAll) {
     code_[i] = code;
     next_.at[i] = static_cast<int8_t>(place);
@@ -210,7 +210,7 @@ void Expansion::EmitMoved(Move move) {
 }
 
 void Expansion::ChoosePermutes() {
-  // The target's places first, while the digits that belong there have not been put elsewhere.
+  // The target's places come first, before the digits that belong there are put elsewhere.
   occupied_.clear();
   next_ = from_;
   for (const bool of_target : {true, false}) {
@@ -223,14 +223,15 @@ void Expansion::ChoosePermutes() {
     }
   }
   ChoosePermute(0, kLabeled);
-  // Several ranks: a permute across the farthest may be followed by others.
+  // With several tiers, other permutes may follow one across the farthest tier.
   for (int to = 0; space_.cost.num_tiers() > 1 && to <= phase_; ++to) {
     if (space_.reduces || (to == phase_ && phase_ > 0)) ChoosePermute(0, to);
   }
   next_ = from_;
 }
 
-// The places occupied_[index...] are still to be given to digits. next_ has kReplicated for those not given one.
+// Assigns digits to the places occupied_[index], occupied_[index + 1], .... Digits without a place so far are
+// kReplicated in next_.
 void Expansion::ChoosePermute(size_t index, int to_phase) {
   if (stopped_) return;
   if (index == occupied_.size()) {
@@ -251,7 +252,7 @@ void Expansion::ChoosePermute(size_t index, int to_phase) {
     const auto i = static_cast<size_t>(e);
     if (!is_candidate(e)) continue;
     if (owner_first && e != owner && space_.swap_class[i] == space_.swap_class[owner]) continue;
-    // One of those that are interchangeable from now on.
+    // Tries only one of several digits that are interchangeable from here on.
     std::array<int, 2> kind = {space_.swap_class[i], -1};
     if (space_.cost.tier_of_digit(e) > to_phase) {
       const int8_t own = space_.model.target().at[i];

@@ -1,4 +1,4 @@
-// The steps that lead on from one state of the search, each of them once.
+// Expands a state of the search: lists the steps that lead on from it, each once.
 #ifndef RESHARD_PLANNER_CANDIDATES_SEQUENCE_EXPANSION_H_
 #define RESHARD_PLANNER_CANDIDATES_SEQUENCE_EXPANSION_H_
 
@@ -17,10 +17,10 @@ struct ReachedState {
   int phase = kLabeled;
   Move move = Move::kNone;
   const cost::Cost& cost;  // of the step
-  bool allowed = true;     // false: no box where only boxes may be
+  bool allowed = true;     // false: not a box where only boxes are allowed
 };
 
-// State: the step that is being put together, as the choices made so far; between calls of Run it is scratch.
+// State: the choices made so far for the step under construction; meaningless between calls to Run.
 class Expansion {
  public:
   // Returns false when no more steps are wanted.
@@ -29,26 +29,26 @@ class Expansion {
   // `space` must outlive it.
   explicit Expansion(const SearchSpace& space) : space_(space), place_digit_(space.model.places().size(), -1) {}
 
-  // Gives the sink the steps from a state, copied first, that was reached by `before`. Of choices that differ only by
-  // digits or places that are interchangeable there, one is given.
+  // Passes the steps from state `from`, which the step `before` reached, to the sink. Copies `from` first. Of choices
+  // that differ only in digits or places that are interchangeable in `from`, passes one.
   void Run(const digits::State& from, int phase, Move before, Sink sink);
 
  private:
-  void FindInterchangeable();
-  void FindScratchSlots();
-  bool CanMove(Move move, int e) const;
-  void ChooseAll(Move move);
-  // Enumerates all sets of digits that one step of a kind can move, with digit e and those after it still to be chosen.
+  void FindInterchangeable();            // fills interchangeable_
+  void FindScratchSlots();               // fills scratch_
+  bool CanMove(Move move, int e) const;  // whether a step of this kind can move digit e
+  void ChooseAll(Move move);             // passes all steps of one kind to the sink
+  // Enumerates all steps of one kind: chooses whether and where digit e moves, then recursively the digits after it.
   void Choose(Move move, int e);
-  void ChooseMoved(Move move, int e, int place, int code);
-  // The same as Choose if the states before and after must be boxes: digits leave dimensions at the end, and are added
-  // at the end of those that no digit leaves.
+  void ChooseMoved(Move move, int e, int place, int code);  // moves digit e to `place`, then calls Choose for e + 1
+  // The same as Choose if the states before and after must be boxes: digits leave dimensions only at the end, and are
+  // added only at the end of dimensions that no digit leaves.
   void ChooseBoxes(Move move, size_t dim);
   void FillBoxes(Move move, size_t dim, size_t at);
-  void EmitMoved(Move move);
-  void ChoosePermutes();
+  void EmitMoved(Move move);  // prices the digits moved in next_ as one step
+  void ChoosePermutes();      // passes all AllPermutes to the sink
   void ChoosePermute(size_t index, int to_phase);
-  void PutPermuted(size_t index, int to_phase, int e);
+  void PutPermuted(size_t index, int to_phase, int e);  // digit e goes to occupied_[index]
   void EmitPermute(int to_phase);
   void EmitExchange();
   void Emit(const digits::State& next, int phase, Move move, const cost::Cost& step);
@@ -61,7 +61,7 @@ class Expansion {
   int phase_ = kLabeled;
   int64_t local_ = 0;
   std::vector<int> place_digit_;                         // per place: the digit there, or -1
-  std::vector<bool> taken_;                              // per place, while moves are chosen
+  std::vector<bool> taken_;                              // per place: occupied in from_, or chosen for this step
   std::array<int, digits::kMaxSearchDigits> scratch_{};  // per digit: its first empty scratch slot, or -1
   std::array<int, digits::kMaxSearchDigits>
       interchangeable_{};                             // per digit: an earlier one interchangeable with it, or -1
@@ -70,8 +70,8 @@ class Expansion {
   bool boxed_ = false;  // both ends of the step must be boxes
   Group group_;
   int64_t next_local_ = 0;
-  std::vector<int> leaving_;         // digits, with boxes
-  std::vector<size_t> left_of_dim_;  // places still occupied, with boxes
+  std::vector<int> leaving_;         // with boxes: digits that leave, or that may be added
+  std::vector<size_t> left_of_dim_;  // with boxes, per dimension: places still occupied
   std::vector<int> occupied_;        // places of unlabeled digits, the target's first
 };
 

@@ -7,7 +7,7 @@
 
 namespace reshard::sequence {
 
-// Chooses what leaves dimension `dim` and those after it.
+// Chooses the digits that leave dimension `dim` and those after it.
 void Expansion::ChooseBoxes(Move move, size_t dim) {
   if (stopped_) return;
   if (dim == space_.places_of_dim.size() || (move != Move::kAllGather && move != Move::kAllToAll)) {
@@ -41,8 +41,7 @@ void Expansion::ChooseBoxes(Move move, size_t dim) {
   leaving_.pop_back();
 }
 
-// Fills the places of dimension `dim` from number `at` on, and those of later dimensions, with digits that leave
-// theirs.
+// Chooses which digits of leaving_ go to the places of dimension `dim`, from number `at` on, and of later dimensions.
 void Expansion::FillBoxes(Move move, size_t dim, size_t at) {
   if (stopped_) return;
   if (dim == space_.places_of_dim.size()) {
@@ -58,7 +57,7 @@ void Expansion::FillBoxes(Move move, size_t dim, size_t at) {
   for (const int e : leaving_) {
     const auto i = static_cast<size_t>(e);
     if (next_.at[i] >= 0 || !space_.model.Fits(e, place)) continue;
-    // One of those that are interchangeable from here on.
+    // Tries only one of several digits that are interchangeable from here on.
     const bool labeled = space_.cost.tier_of_digit(e) > phase_;
     const int kind = !labeled                          ? space_.swap_class[i]
                      : space_.model.target().at[i] < 0 ? 100 + space_.class_of[i]

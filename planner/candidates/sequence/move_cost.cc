@@ -13,7 +13,7 @@ MoveCost::MoveCost(const digits::DigitModel& model, DType dtype, const PlanOptio
   for (int e = 0; e < model.num_digits(); ++e) {
     const digits::Digit& digit = model.refined()[e];
     int level = model.has_levels() ? digit.level : 0;
-    // A guess, as if ids followed positions.
+    // Without levels this is a guess, as if ids followed positions.
     while (!model.has_levels() && level + 1 < options.topology.num_levels() &&
            digit.stride * digit.size > levels[level].devices) {
       ++level;
@@ -46,12 +46,13 @@ cost::Cost MoveCost::Total(int64_t recv_max, int64_t recv_total, int64_t time, i
       1};
 }
 
-// The bytes through a link of the outermost level, or of the one inside it, where `bytes` cross that of the rank.
+// Returns `bytes`, which cross the level of `tier`, if that is `level`, else 0. Callers add up the bytes through a link
+// of the outermost level, and of the one inside it.
 int64_t MoveCost::OverLevel(int level, size_t tier, int64_t bytes) const { return levels_[tier] == level ? bytes : 0; }
 
 cost::Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const Group& group) const {
   if (move == Move::kSlice) return Total(0, 0, 0, 0, 0);
-  int64_t part = 0;  // of one peer
+  int64_t part = 0;  // from one peer
   int64_t recv = 0;
   int64_t total = 0;
   switch (move) {
@@ -103,8 +104,9 @@ cost::Cost MoveCost::Exchange(int64_t max, int64_t total, int64_t peers) const {
   return Total(max, total, options_.topology.StepTime(level, peers, max * element_), max * element_, 0);
 }
 
-// A step in which a device has p peers brings together the elements of at most 1 + p times as many shards. Where its
-// peers are spread over several levels, the most on one level are at least their share.
+// Returns the fewest latencies that bring the elements of `shards` shards together on one device. A step in which a
+// device has p peers multiplies the number of shards by at most 1 + p. If its peers are spread over several levels, the
+// level with the most has at least an even share of them.
 int64_t MoveCost::LeastLatency(int64_t shards) const {
   if (shards <= 1) return 0;
   for (const auto& [known, least] : known_latency_) {
@@ -113,7 +115,7 @@ int64_t MoveCost::LeastLatency(int64_t shards) const {
   const auto spread = static_cast<int64_t>(levels_.size());
   auto one_step = [&](int64_t factor) { return 1 + CeilDiv(factor - 1, spread); };
   int64_t least = one_step(shards);
-  // Beyond this, two steps by a third and by three are as good.
+  // A larger factor is no better than two steps, by a third of it and by three.
   const int64_t most = 4 * spread + 8;
   for (int64_t factor = 2; factor < std::min(shards, most); ++factor) {
     least = std::min(least, one_step(factor) + LeastLatency(CeilDiv(shards, factor)));
@@ -129,14 +131,14 @@ cost::Cost MoveCost::AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>
   const int64_t latency = min_latency_ * std::max<int64_t>(2, LeastLatency(shards));
   constexpr __int128 kNanoseconds = 1'000'000'000;
   if (lacks[0] > 0 || shards > 1) {
-    // Levels side by side are at best as fast as all of them together.
+    // Levels that work in parallel are at best as fast as the sum of their bandwidths.
     const __int128 bytes = static_cast<__int128>(lacks[0]) * element_ * kNanoseconds;
     const auto transfer = static_cast<int64_t>((bytes + bandwidth_ - 1) / bandwidth_);
     time = std::max(latency, 2 * min_latency_ + transfer);
     if (levels.size() > 1) {
       for (size_t r = 0; r < levels_.size(); ++r) {
         if (lacks[r] == 0) continue;
-        // What crosses this tier or a farther one, over all of those links.
+        // What crosses this tier or a farther one can use all of those links.
         __int128 reach = 0;
         for (size_t i = static_cast<size_t>(levels_[r]); i < levels.size(); ++i) reach += levels[i].bytes_per_second;
         const __int128 far = static_cast<__int128>(lacks[r]) * element_ * kNanoseconds;
@@ -144,7 +146,7 @@ cost::Cost MoveCost::AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>
       }
     }
   }
-  // What crosses the outermost level, where some digit does.
+  // What crosses the outermost level, if some digit crosses it.
   const bool reached = !levels_.empty() && levels_.back() == options_.topology.num_levels() - 1;
   return Total(lacks[0], total, time, reached ? lacks[levels_.size() - 1] * element_ : 0, 0);
 }

@@ -1,7 +1,8 @@
-// The cost of one step of a sequence, from the digits that it moves.
+// Computes the cost of one step of a sequence from the digits that it moves.
 //
-// A collective over a group of n devices of which n(L) share a domain of level L has n(L) - n(L - 1) peers across
-// level L, and as many equal parts of its bytes cross it. Levels work in parallel: the slowest one decides the time.
+// In a collective over a group of n devices, n(L) of which share a domain of level L, a device has n(L) - n(L - 1)
+// peers across level L, and that many equal parts of its bytes cross L. Levels work in parallel: the slowest one
+// decides the time.
 #ifndef RESHARD_PLANNER_CANDIDATES_SEQUENCE_MOVE_COST_H_
 #define RESHARD_PLANNER_CANDIDATES_SEQUENCE_MOVE_COST_H_
 
@@ -18,7 +19,7 @@ namespace reshard::sequence {
 
 enum class Move : uint8_t { kNone, kSlice, kAllGather, kAllToAll, kAllPermute, kReduceScatter, kAllReduce, kExchange };
 
-// Digits along which a collective runs: the product of their sizes, by level (see MoveCost::tier_of_digit).
+// Digits along which a collective runs: the product of their sizes, in total and by tier (see MoveCost::tier_of_digit).
 struct Group {
   Group() { size_of_tier.fill(1); }
   int64_t size = 1;
@@ -29,22 +30,22 @@ class MoveCost {
  public:
   MoveCost(const digits::DigitModel& model, DType dtype, const PlanOptions& options);
 
-  // A tier numbers the levels that the model's digits cross, innermost first, from 0. (Not a device, nor a tensor's
-  // rank.)
+  // Tiers number the levels that the model's digits cross, innermost first, from 0.
   int num_tiers() const { return static_cast<int>(levels_.size()); }
   int tier_of_digit(int e) const { return tier_of_digit_[e]; }
 
-  // A collective in groups like `group`, whose devices hold `before` elements before it and `after` elements after it.
+  // The cost of a collective in groups like `group`. A device holds `before` elements before it and `after` after it.
   cost::Cost Collective(Move move, int64_t before, int64_t after, const Group& group) const;
-  // An AllPermute of shards of `local` elements, in which `moved` devices get another shard, the farthest across
+  // The cost of an AllPermute of shards of `local` elements: `moved` devices get a different shard, the farthest across
   // `tier`.
   cost::Cost Permute(int64_t local, int64_t moved, int tier) const;
-  // Every device gets at most `max` elements of `total` from at most `peers` devices, across all levels.
+  // The cost of an Exchange: every device gets at most `max` elements of `total` from at most `peers` devices, across
+  // all levels.
   cost::Cost Exchange(int64_t max, int64_t total, int64_t peers) const;
 
-  // A lower bound on the cost of steps in which the worst device receives at least `lacks[r]` elements across rank r or
-  // a farther one (entry 0: in total), all devices receive `total`, and a device ends up with elements of `shards`
-  // shards.
+  // A lower bound on the cost of steps in which the worst device receives at least `lacks[r]` elements across tier r or
+  // a farther one (entry 0: in total), all devices together receive `total`, and a device ends up with elements of
+  // `shards` shards.
   cost::Cost AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>& lacks, int64_t total, int64_t shards) const;
 
  private:

@@ -31,8 +31,8 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
     const int8_t at = model.target().at[i];
     if (at >= 0) digit_of_place[at] = e;
     reduces |= model.source().at[i] == digits::kPartialDigit && at != digits::kPartialDigit;
-    // Whether the target shards along the digit is part of its kind, but not at which place: digits that are renamed
-    // together with their places make the same problem (see KeyOf).
+    // A digit's kind says whether the target shards along it, but not at which place: renaming digits together with
+    // their places gives the same problem (see KeyOf).
     kinds.push_back({model.digit_size(e), cost.tier_of_digit(e), std::min<int64_t>(at, 0)});
     families.push_back({model.digit_size(e), cost.tier_of_digit(e)});
   }
@@ -52,9 +52,9 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
 }
 
 void SearchSpace::LackedElements(const digits::State& state, int tier, int64_t* max, int64_t* total) const {
-  // A box holds 1/size of the elements for each digit at a place, so boxes and their overlaps are quotients, and no
-  // element is looked at. At a place there is the same digit in state and target, another digit (a clash), or a digit
-  // of one side only.
+  // Each digit at a place divides a box by its size, so boxes and their overlaps are quotients, and no element is
+  // looked at. A place has the same digit in state and target, two different digits (a clash), or a digit on one side
+  // only.
   int64_t overlap = model.elements();
   int64_t wanted = model.elements();
   int64_t devices = 1;  // that count as one
@@ -65,8 +65,8 @@ void SearchSpace::LackedElements(const digits::State& state, int tier, int64_t* 
     while (parent[e] != e) e = parent[e];
     return e;
   };
-  std::array<bool, digits::kMaxSearchDigits> met{};  // digits of the target at whose place another one of the rank is
-  int64_t agree = 1;                                 // one device in so many has clashing digits with equal coordinates
+  std::array<bool, digits::kMaxSearchDigits> met{};  // digits of the target whose places the state uses, too
+  int64_t agree = 1;                                 // 1 in `agree` devices has clashing digits with equal coordinates
   for (int e = 0; e < k; ++e) {
     if (cost.tier_of_digit(e) < tier) {
       devices *= model.digit_size(e);
@@ -116,13 +116,13 @@ cost::Cost SearchSpace::Heuristic(const digits::State& state) const {
   return cost.AtLeast(lacks, total, shards);
 }
 
-// Of a labeled digit, what counts is whether it is at its target, at that of another digit, in scratch, replicated or
-// partial. So the state is a set of chains e -> f: "e is at the place of f".
+// What counts about a labeled digit is whether it is at its own target, at the target of another digit, in scratch,
+// replicated or partial. So the state is a set of chains e -> f: "e is at the target of f".
 SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const {
   if (!free) return KeyOfPlaces(state, phase);
   std::array<int, digits::kMaxSearchDigits> next;
   std::array<uint8_t, digits::kMaxSearchDigits>
-      before{};  // what is at the digit's target: nothing, an unlabeled digit, a digit
+      before{};  // what is at the digit's target: nothing, an unlabeled digit, a labeled one
   std::array<uint8_t, digits::kMaxSearchDigits> off_count{};
   for (int e = 0; e < k; ++e) {
     const auto i = static_cast<size_t>(e);
@@ -146,7 +146,7 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
   };
   std::array<Chain, digits::kMaxSearchDigits + 1> chains;
   size_t count = 0;
-  const auto add = [&](Chain chain) {  // in ascending order
+  const auto add = [&](Chain chain) {  // keeps them in ascending order
     size_t at = count++;
     for (; at > 0 && chain < chains[at - 1]; --at) chains[at] = chains[at - 1];
     chains[at] = chain;
@@ -169,7 +169,7 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
   }
   for (int e = 0; e < k; ++e) {
     if (seen[e]) continue;
-    // A cycle has no first digit: of its rotations the one with the smallest code is taken.
+    // A cycle has no first digit: of its rotations, the one with the smallest code counts.
     std::array<Chain, digits::kMaxSearchDigits> cycle{};
     size_t length = 0;
     for (int at = e; !seen[at]; at = next[at]) {

@@ -21,8 +21,8 @@ void SequenceSearch::Reach(int64_t from, const ReachedState& step) {
   if (added) {
     nodes_.push_back({next, phase, step.move, false, from, g});
   } else {
-    // A cheaper path opens a node again, even one that was expanded. Its older entry stays in the queue, and is skipped
-    // there once the node is closed.
+    // A cheaper path opens a node again, even an expanded one. Its older entry stays in the queue and is skipped once
+    // the node is closed.
     Node& node = nodes_[it->second];
     if (node.g <= g) return;
     node = {next, phase, step.move, false, from, g};
@@ -54,7 +54,7 @@ std::vector<cost::ChainStep> SequenceSearch::PathTo(int64_t index) const {
 
 SequenceResult SequenceSearch::Run(bool greedy) {
   greedy_ = greedy;
-  // One start per phase: whether a permute is to come, and how far it reaches, is decided at the beginning.
+  // One start per phase: a path decides at its beginning whether a permute is to come and how far it reaches.
   const cost::Cost first = space_.Heuristic(space_.model.source());
   for (int phase = kLabeled; phase < (space_.options.ops.contains(Op::kAllPermute) ? space_.cost.num_tiers() : 0);
        ++phase) {
@@ -86,7 +86,7 @@ SequenceResult SequenceSearch::Run(bool greedy) {
       return generated_ <= budget_;
     });
   }
-  // Out of budget: a path may be known all the same, only its optimality is not.
+  // Out of budget, a path may still be known; only its optimality is not.
   const auto found = index_.find(target);
   if (found == index_.end()) return out;
   out.found = true;
@@ -101,8 +101,8 @@ SequenceResult SearchSequence(const digits::DigitModel& model, DType dtype, cons
   const SearchSpace space(model, dtype, options);
   SequenceResult best = SequenceSearch(space, bound, budget).Run(false);
   if (best.found || best.exhausted) return best;
-  // Out of budget without any path: a greedy search needs few states to find one. How far that path can be from the
-  // optimum is still known from the first search.
+  // Out of budget without any path: a greedy search needs few states to find one. The first search still bounds how far
+  // that path can be from the optimum.
   SequenceResult some = SequenceSearch(space, bound, budget / 4).Run(true);
   some.exhausted = false;
   some.bound = best.bound;

@@ -14,15 +14,16 @@
 
 namespace reshard::sequence {
 
-// State: nodes, each the cheapest known path to all states with one key, and the queue of those not expanded yet.
-// Invariant: a node's parent is older or cheaper, and its state follows from that of its parent by one legal step.
+// State: one node per key, which is the cheapest known path to the states with that key, and the queue of nodes not yet
+// expanded. Invariant: a node's parent is older or cheaper, and its state follows from that of its parent by one legal
+// step.
 class SequenceSearch {
  public:
   // `space` must outlive it. Only paths cheaper than `bound` matter; `budget`: most states to generate.
   SequenceSearch(const SearchSpace& space, const std::optional<cost::Cost>& bound, int64_t budget)
       : space_(space), bound_(bound), budget_(budget), expansion_(space) {}
-  // `greedy`: expands what is closest to the target first, to find some path; otherwise what is cheapest first, to find
-  // the best one.
+  // `greedy`: expands the state closest to the target first, to find some path; otherwise the one with the smallest f,
+  // to find the best path.
   SequenceResult Run(bool greedy);
 
  private:
@@ -41,7 +42,7 @@ class SequenceSearch {
     bool operator<(const Open& other) const { return f != other.f ? f > other.f : order > other.order; }
   };
 
-  // One more step from that node, which leads to a new state or perhaps to a known one at less cost.
+  // Records a step from node `from`: adds the state that it leads to, or updates a known one if this path is cheaper.
   void Reach(int64_t from, const ReachedState& step);
   std::vector<cost::ChainStep> PathTo(int64_t index) const;
 

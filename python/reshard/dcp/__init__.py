@@ -5,8 +5,8 @@
     dcp.async_save(state, storage_writer=reshard.dcp.StorageWriter("step-3000"))
     dcp.load(state, storage_reader=reshard.dcp.StorageReader("model.safetensors"), planner=reshard.dcp.LoadPlanner())
 
-What is read is never run, whatever it is: PyTorch's own checkpoints, safetensors, files of torch.save, on disk or https.
-Checkpoints are written so that one is there at any instant, the old or the new one.
+Nothing that is read is ever run, whatever it is: PyTorch's own checkpoints, safetensors, files of torch.save, on disk or
+https. Checkpoints are written so that one exists at any instant, the old or the new one.
 """
 
 from .planner import LoadPlanner

@@ -1,4 +1,4 @@
-"""Tensors piece by piece, so that what goes through other memory needs little of it."""
+"""Cuts tensors into pieces, so that staging them in other memory needs little of it."""
 
 from collections.abc import Iterator
 

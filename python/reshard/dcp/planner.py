@@ -26,21 +26,21 @@ class Source(Protocol):
 
 
 class LoadPlanner(DefaultLoadPlanner):
-    """What torch.distributed.checkpoint does not do by itself, with reshard.dcp.StorageReader:
+    """Does what torch.distributed.checkpoint does not do by itself, with reshard.dcp.StorageReader:
 
         planner = reshard.dcp.LoadPlanner(cast=True)
         dcp.load(state, storage_reader=reshard.dcp.StorageReader("step-1000", recipe="fuse.json"), planner=planner)
         planner.report["converted"]
 
     Each byte is read by one rank and redistributed; DTensors may have a shard order; values that are not tensors are
-    read with torch.load(weights_only=True). Names and tensors made of others are the reader's `recipe`.
+    read with torch.load(weights_only=True). Renaming and making tensors from others is up to the reader's `recipe`.
 
     Args:
         strict: all of the state dict must be in the checkpoint; False leaves what is not there as it is.
         cast: floating-point tensors of another dtype are converted; without it they are an error.
         read: "once", or "own": every rank reads what it needs.
-        rank_local: patterns of names of which each rank has its own, as reshard.save and reshard.load take them.
-        group: the process group that takes part, which is the one that `dcp.load` is called with; None means the
+        rank_local: patterns of names that each rank has for itself, as in reshard.save and reshard.load.
+        group: the process group that takes part: the one that `dcp.load` is called with; None means the
             default group. The load is collective over it, also with `no_dist`.
     """
 

@@ -27,11 +27,11 @@ from ..torch.stored import Recipe, Stored, StoredTensor
 from .pieces import PIECE_BYTES, pieces_of
 from .planner import LoadPlanner
 
-_BATCH_BYTES = 256 << 20  # that are read at a time, straight into the tensors
+_BATCH_BYTES = 256 << 20  # read at a time, straight into the tensors
 
 
 class StorageReader(checkpoint.StorageReader):
-    """In place of FileSystemReader, for any checkpoint that reshard reads, in any format.
+    """Replaces FileSystemReader, for any checkpoint that reshard reads, in any format.
 
         dcp.load(state, storage_reader=reshard.dcp.StorageReader("step-1000"))
 
@@ -41,14 +41,14 @@ class StorageReader(checkpoint.StorageReader):
 
     Args:
         path: a directory, a file, or a URL of any kind that `reshard.load` takes.
-        check: compare each chunk with its checksum, by the rank that reads its first element.
+        check: compare each chunk with its checksum, on the rank that reads its first element.
         weights_only: False lets values of any kind through. Then PyTorch's planner runs what the checkpoint tells it to.
-        recipe: what of the checkpoint there is, under which names, and what is made of it (reshard.recipe/1).
+        recipe: what to take from the checkpoint, under which names, and what to make of it (reshard.recipe/1).
         ignore_sidecar: do not read reshard.json, for a checkpoint that something else has overwritten.
-        threads: that read; 0 means one per core, but at most four.
-        progress: called with (bytes done, bytes in total) that this rank reads, on the thread that loads: at the
-            beginning, a few times a second at most, at the end. What it raises ends the load. True prints a line every
-            5 seconds on stderr, on rank 0.
+        threads: how many threads read; 0 means one per core, but at most four.
+        progress: called with (bytes done, bytes in total) of what this rank reads, on the thread that loads: at the
+            beginning, at most a few times a second, and at the end. An exception from it ends the load. True prints a
+            line every 5 seconds on stderr, on rank 0.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class StorageReader(checkpoint.StorageReader):
         self._stored = None
 
     def opened(self, recipe: Recipe) -> Stored:
-        """The checkpoint under a recipe; the one that is open already, if that is its own.
+        """The checkpoint under a recipe; the one that is already open, if the recipe is its own.
 
         Raises:
             FileNotFoundError, OSError, ValueError, RuntimeError: as reshard.load.
@@ -99,8 +99,8 @@ class StorageReader(checkpoint.StorageReader):
         return Stored(self.path, check=self._check, ignore_sidecar=self._ignore_sidecar, recipe=recipe)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What there is. An error is raised where the result is first looked at: torch.distributed.checkpoint.load
-        replaces those of this call by one without a reason.
+        """The metadata of the checkpoint. An error is raised when the result is first used:
+        torch.distributed.checkpoint.load replaces errors of this call by one without a reason.
         """
         try:
             self._stored = None
@@ -186,7 +186,7 @@ class StorageReader(checkpoint.StorageReader):
 
 
 class _Unreadable(Metadata):
-    """In place of the metadata of a checkpoint that cannot be read: raises why, wherever it is looked at."""
+    """Stands in for the metadata of a checkpoint that cannot be read: raises the reason when it is used."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -231,7 +231,7 @@ def _metadata_of(stored: Stored, load_id: str) -> Metadata:
 
 
 class _PlainData(pickle.Unpickler):
-    """Numbers, texts and containers of them, as reshard writes them; nothing that a name stands for."""
+    """Numbers, texts and containers of them, as reshard writes them; nothing that is looked up by name."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name} is not plain data")

@@ -28,33 +28,33 @@ from .pieces import PIECE_BYTES, pieces_of
 
 
 class _Written(NamedTuple):
-    """Where a stream is, and what hash its contents have; no hash where reshard does not know them."""
+    """Where a stream is, and the hash of its contents; no hash where reshard does not know them."""
 
     info: Any  # PyTorch's own, of storage_info
     hash: str
 
 
 class StorageWriter(checkpoint.StorageWriter):
-    """In place of FileSystemWriter: the same format, which FileSystemReader reads, in place at one instant.
+    """Replaces FileSystemWriter: writes the same format, which FileSystemReader reads, in place at one instant.
 
         dcp.save(state, storage_writer=reshard.dcp.StorageWriter("step-1000"))
 
-    Where the directory has a checkpoint already, it is whole until the new one is: contents go into files of other
-    names, then one rename replaces `.metadata`, then the files of the old one are removed. What else lies there, such
-    as the files that frameworks add, stays. The sidecar reshard.json has a hash of every chunk. Tensors on devices are
+    A checkpoint that the directory already has stays whole until the new one is: contents go into files with other
+    names, then one rename replaces `.metadata`, then the old checkpoint's files are removed. Other files there, such
+    as those that frameworks add, stay. The sidecar reshard.json has a hash of every chunk. Tensors on devices are
     written in pieces of 32 MiB.
 
-    In a store `.metadata` is put last, which replaces the old one. A rank then holds one tensor at a time in host memory,
+    In a store, `.metadata` is put last and replaces the old one. There a rank holds one tensor at a time in host memory,
     beside what is being sent.
 
     Args:
         path: the directory, on a filesystem that every rank sees, or a URL such as s3://bucket/step-1000.
         overwrite: whether a checkpoint that is there may be replaced, as with FileSystemWriter.
         sync_files: contents are on the disk before the checkpoint appears; in a store they always are.
-        thread_count: threads that write, on each rank, each a file of its own.
-        progress: called with (bytes done, bytes in total) that this rank writes, on the thread that saves: at the
-            beginning, a few times a second, at the end. What it raises ends the save. True prints a line every 5
-            seconds on stderr, on rank 0.
+        thread_count: how many threads of each rank write, each to a file of its own.
+        progress: called with (bytes done, bytes in total) of what this rank writes, on the thread that saves: at the
+            beginning, a few times a second, and at the end. An exception from it ends the save. True prints a line
+            every 5 seconds on stderr, on rank 0.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class StorageWriter(checkpoint.StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
-        return scheme_of(os.fspath(checkpoint_id)) not in ("http", "https", "hf")  # which are for reading
+        return scheme_of(os.fspath(checkpoint_id)) not in ("http", "https", "hf")  # these are read-only
 
     def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
         if checkpoint_id:
@@ -111,7 +111,7 @@ class StorageWriter(checkpoint.StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        # Not for this writer: planners that cache plans may pass them to PyTorch's the next time.
+        # This writer does not need it, but planners that cache plans may pass them to PyTorch's writer the next time.
         return [
             dataclasses.replace(plan, storage_data=storage_prefix(f"__{rank}_")) if plan.storage_data is None else plan
             for rank, plan in enumerate(plans)
@@ -130,7 +130,7 @@ class StorageWriter(checkpoint.StorageWriter):
                 try:
                     while concurrent.futures.wait(work, timeout=0.1).not_done:
                         meter.reach(sum(count.bytes for count in counted))
-                except BaseException:  # the threads are waited for
+                except BaseException:  # the executor waits for its threads
                     for count in counted:
                         count.is_to_stop = True
                     raise
@@ -171,7 +171,7 @@ class StorageWriter(checkpoint.StorageWriter):
         return _StoreFolder(path) if scheme_of(path) else _Directory(path)
 
     def _fresh_names(self, folder: "_Directory | _StoreFolder", count: int) -> list[str]:
-        """Names of files as PyTorch has them where this rank has none yet; otherwise others than those that are there."""
+        """PyTorch's names of files where this rank has none yet; otherwise names that are not taken."""
         prefix = f"__{self._rank}_"
         taken = any(name.startswith(prefix) and name.endswith(".distcp") for name in folder.names())
         suffix = f".{self.save_id[:8]}.distcp" if taken else ".distcp"
@@ -283,7 +283,7 @@ def _stream_of(item: WriteItem, data: torch.Tensor | io.BytesIO) -> _Stream:
         return _Stream(tensor, b"", length, tensor.nbytes, True)
     host = tensor.cpu()
     buffer = io.BytesIO()
-    torch.save(host.clone() if is_plain else host, buffer)  # not all of a storage of which this is a part
+    torch.save(host.clone() if is_plain else host, buffer)  # a clone, lest the whole storage behind a view be saved
     content = buffer.getbuffer()
     return _Stream(None, content, len(content), tensor.nbytes, False)
 
@@ -298,7 +298,7 @@ def _add_tensor(file: Any, tensor: torch.Tensor, count: _Count) -> None:
 
 
 def _shared_out(items: list[WriteItem], count: int) -> list[list[WriteItem]]:
-    """As many parts of about the same number of bytes."""
+    """`count` parts of about the same number of bytes."""
     parts: list[list[WriteItem]] = [[] for _ in range(count)]
     bytes_ = [0] * count
     for item in sorted(items, key=_bytes_of, reverse=True):

@@ -1,5 +1,5 @@
-"""Checkpoints of other kinds, read where they lie, box by box: wherever a path stands, one of Orbax or Zarr, GGUF, HDF5
-or NumPy may stand, or a Source of your own.
+"""Checkpoints of other kinds, read in place, box by box: any path may be that of an Orbax, Zarr, GGUF, HDF5 or NumPy
+checkpoint, and a Source of your own may take its place.
 
     pip install 'reshard[orbax]'      # tensorstore; likewise reshard[gguf], reshard[hdf5], reshard[numpy]
     reshard convert /runs/7/items model --to hf

@@ -1,5 +1,5 @@
 """A source as a store (reshard.stores), with a folder per source that has two files: a listing of its tensors, and their
-contents, which are not there before they are read.
+contents, which do not exist before they are read.
 
     orbax:///runs/7/items/reshard.listing.json      {"reshard_listing": 1, "tensors": [...]}
     orbax:///runs/7/items/contents                  the boxes of all tensors, one after the other
@@ -24,8 +24,8 @@ __all__ = ["SourceStore"]
 
 _LISTING, _CONTENTS = "reshard.listing.json", "contents"
 _MOST_OPEN = 8
-_LOOKED_FOR = 1.0  # seconds: looking whether a source has changed may be a request to a server
-_MOST_KEPT = 64 << 20  # bytes of boxes of which only a part was asked for
+_LOOKED_FOR = 1.0  # seconds: checking whether a source has changed may be a request to a server
+_MOST_KEPT = 64 << 20  # bytes of boxes that were read only in part
 
 
 _CODES: Codes = [(FileNotFoundError, "not_found"), (PermissionError, "denied")]
@@ -37,7 +37,7 @@ def _words(error: Exception) -> str:
 
 
 def _said(base: str) -> AbstractContextManager[None]:
-    """What a source raises is an error of the store, with its kind where that says more."""
+    """Turns what a source raises into an error of the store, with its type where that says more."""
     return store_errors(base, _CODES, _words)
 
 
@@ -107,7 +107,7 @@ class _Opened:
                 self._read_part(box, begin - box.at, stop - box.at, part)
 
     def _whole(self, number: int) -> bytearray:
-        """A box of which other parts will be asked for next."""
+        """A whole box, since its other parts will be read next."""
         box = self._boxes[number]
         with self._lock:
             if number not in self._kept:
@@ -120,7 +120,7 @@ class _Opened:
             return self._kept[number]
 
     def _read_part(self, box: _Box, begin: int, end: int, out: memoryview) -> None:
-        """Bytes [begin, end) of a box: of the rows that they lie in."""
+        """Bytes [begin, end) of a box, from the rows that contain them."""
         d = next((i for i, size in enumerate(box.shape) if size > 1), 0)
         row = box.itemsize * math.prod(box.shape[d + 1 :])
         first, last = begin // row, -(-end // row)
@@ -135,7 +135,7 @@ class _Opened:
 
 
 class SourceStore:
-    """The store of a scheme: `open_source` opens what is behind "SCHEME://", and what it raises is said."""
+    """The store of a scheme: `open_source` opens what follows "SCHEME://"; what it raises is an error of the store."""
 
     def __init__(self, open_source: Callable[[str], Source]):
         self._open_source = open_source
@@ -179,7 +179,7 @@ class SourceStore:
     def read(self, url: str, found: Found, at: int, out: memoryview) -> None:
         base, _, name = url.rpartition("/")
         with _said(base):
-            # Conversions look once more at what they have read, so here a moment ago is good enough.
+            # Conversions check what they have read once more, so here a version as of a moment ago is good enough.
             opened = self._open(base, _Opened.was_current)
             if found.version != opened.version:
                 raise StoreError("changed", f"{base}: it has changed")

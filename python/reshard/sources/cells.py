@@ -11,8 +11,8 @@ _MOST = 64 << 20
 
 
 def cell_of(shape: Sequence[int], chunk: Sequence[int] | None, itemsize: int) -> list[int]:
-    """The shape of the boxes: whole cells of the grid, some MiB together, from the last dimension on; a part of a cell of
-    more than 64 MiB, from the first dimension on.
+    """The shape of the boxes: whole cells of the grid, joined from the last dimension on to some MiB; a cell of more
+    than 64 MiB is cut, from the first dimension on.
 
         cell_of([4096, 4096], None, 4) == [256, 4096]
         cell_of([4096, 4096], [512, 1], 4) == [512, 2048]

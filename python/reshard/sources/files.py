@@ -6,7 +6,7 @@ __all__ = ["RangeFile", "state_of"]
 
 
 def state_of(*paths: str) -> str:
-    """Another text when one of the files has been written."""
+    """A text that changes when one of the files is written."""
     facts = [os.stat(path) for path in paths]
     return " ".join(f"{one.st_size}-{one.st_mtime_ns:x}" for one in facts)[-200:]
 
@@ -22,7 +22,7 @@ class RangeFile:
         """Fills `out` from byte `at` on.
 
         Raises:
-            ValueError: the file has not that many bytes.
+            ValueError: the file does not have that many bytes.
         """
         while len(out):
             count = os.preadv(self._fd, [out], at)

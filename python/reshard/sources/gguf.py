@@ -21,7 +21,7 @@ _PLAIN = {
 
 
 def _parts(path: str) -> list[str]:
-    """All files of the model of which the path is one."""
+    """All files of the model that the file at the path belongs to."""
     match = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.gguf", path)
     if match is None:
         return [path]
@@ -33,8 +33,8 @@ def _parts(path: str) -> list[str]:
 
 
 class GgufSource:
-    """The tensors of a file, or of all parts of a model, with the shapes that PyTorch has for them. Quantized ones are
-    listed under the name of their type, and not read."""
+    """The tensors of a file, or of all parts of a model, with the shapes that PyTorch has for them. Quantized tensors
+    are listed, with the name of their type as the dtype, but not read."""
 
     def __init__(self, path: str):
         self._paths = _parts(path)

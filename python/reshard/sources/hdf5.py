@@ -1,4 +1,4 @@
-"""HDF5, and the files of Keras in which there is one."""
+"""HDF5, and the files of Keras that contain it."""
 
 import contextlib
 import zipfile
@@ -15,8 +15,8 @@ __all__ = ["Hdf5Source"]
 
 
 class Hdf5Source:
-    """All data sets of a file, by their paths without the first "/". Links to other files are not followed, and data sets
-    that lie in other files refused. Of a `.keras` file: those of its weights."""
+    """All data sets of a file, by their paths without the leading "/". Links to other files are not followed, and data
+    sets stored in other files are refused. For a `.keras` file: those of its weights."""
 
     def __init__(self, path: str):
         self._path = path

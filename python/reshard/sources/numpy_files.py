@@ -17,7 +17,7 @@ __all__ = ["NumpySource"]
 class _Array(NamedTuple):
     dtype: Any
     shape: tuple[int, ...]
-    at: int | None  # of the first element in the file; None: it is compressed, in the order of Fortran, or big-endian
+    at: int | None  # of the first element in the file; None: it is compressed, in Fortran order, or big-endian
     member: str
 
 
@@ -30,13 +30,13 @@ def _header(file: Any) -> tuple[tuple[int, ...], bool, Any]:
 
 class NumpySource:
     """The array of a .npy file, which is called "array", or those of a .npz file. Arrays of objects are pickles: they are
-    listed, and not read. Of an array that is compressed all of it is in memory while it is read."""
+    listed, but not read. A compressed array is in memory as a whole while it is read."""
 
     def __init__(self, path: str):
         self._path = path
         self._file = RangeFile(path)
         self._lock = threading.Lock()
-        self._whole: tuple[str, Any] | None = None  # the array read last of those that are read at once
+        self._whole: tuple[str, Any] | None = None  # the last array that was read as a whole
         self._arrays: dict[str, _Array] = {}
         with open(path, "rb") as file:
             if file.read(2) == b"PK":
@@ -75,7 +75,7 @@ class NumpySource:
             return
         with self._lock:
             if self._whole is None or self._whole[0] != name:
-                self._whole = None  # before there is another one
+                self._whole = None  # before the next one is read
                 self._whole = name, self._read_whole(array)
             part = self._whole[1][tuple(slice(o, o + s) for o, s in zip(offset, shape))]
             np.frombuffer(out, dtype=array.dtype.newbyteorder("<")).reshape(shape)[...] = part

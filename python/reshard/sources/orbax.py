@@ -15,10 +15,10 @@ __all__ = ["OrbaxSource"]
 _CACHE_BYTES = 64 << 20
 _MOST_OF_A_NOTE = 64 << 10
 
-# By itself tensorstore asks 32 times, for many minutes, before it says that a server cannot be reached.
+# By default tensorstore tries 32 times, for many minutes, before it reports that a server cannot be reached.
 _RETRIES = {"max_retries": 6, "initial_delay": "200ms", "max_delay": "5s"}
 
-# What says that a checkpoint has become another one.
+# The keys whose values change when a checkpoint is replaced.
 _STAMPED = ("manifest.ocdbt", "_METADATA", ".zgroup", "zarr.json")
 
 # A place as tensorstore's JSON names it: {"driver": "s3", "bucket": "runs", "path": "step/", ...}.
@@ -26,8 +26,8 @@ _Place = dict[str, Any]
 
 
 def _place(path: str) -> _Place:
-    """A directory, or a prefix of a bucket. The endpoint and the region of S3, and whether requests are signed, are what
-    the environment says, as for every other s3:// URL; tensorstore finds credentials that the environment lacks.
+    """A directory, or a prefix of a bucket. The environment sets the endpoint and the region of S3, and whether requests
+    are signed, as for every other s3:// URL; tensorstore finds credentials that the environment lacks.
 
     Raises:
         ValueError: tensorstore has nothing for that scheme.
@@ -49,17 +49,17 @@ def _place(path: str) -> _Place:
             place[member] = said.rstrip("/")
     if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in ("1", "true"):
         place["aws_credentials"] = {"type": "anonymous"}
-    elif os.environ.get("AWS_ACCESS_KEY_ID"):  # else it complains of every place that it looks at before
+    elif os.environ.get("AWS_ACCESS_KEY_ID"):  # else it complains about every place that it tries first
         place["aws_credentials"] = {"type": "environment"}
     return place
 
 
 def _wait(future: Any, size: int = 0) -> Any:
-    """What a future of tensorstore brings, `size` bytes of it. A server that takes a connection and never answers is not
-    an error to tensorstore.
+    """The result of a tensorstore future, of `size` bytes. A server that accepts a connection and never answers is not an
+    error to tensorstore.
 
     Raises:
-        TimeoutError: nothing came in four times RESHARD_HTTPS_TIMEOUT_S, and a second per MiB.
+        TimeoutError: nothing came within four times RESHARD_HTTPS_TIMEOUT_S plus a second per MiB.
     """
     limit = 4 * float(os.environ.get("RESHARD_HTTPS_TIMEOUT_S") or 30) + size / (1 << 20)
     try:
@@ -107,7 +107,7 @@ class OrbaxSource:
         return _wait(ts.KvStore.open(place, context=self._context))
 
     def _read_stamped(self, known: Mapping[str, bytes]) -> dict[str, Any]:
-        """What is read of the keys of _STAMPED, without the values of those that are still as they were known."""
+        """Reads the keys of _STAMPED, without the values of those that have not changed since `known`."""
         reads = {key: self._kv.read(key, **{"if_not_equal": known[key]} if key in known else {}) for key in _STAMPED}
         return {key: _wait(read) for key, read in reads.items()}
 

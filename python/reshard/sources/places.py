@@ -1,4 +1,4 @@
-"""Where sources stand: behind schemes of their own."""
+"""Where sources are: under schemes of their own."""
 
 import importlib
 import itertools
@@ -14,7 +14,7 @@ from .interface import Source
 
 __all__ = ["at_place"]
 
-# By scheme, which is also what the extra of the package is called: the module here, and its class.
+# By scheme, which is also the name of the package's extra: the module here, and its class.
 _KINDS = {
     "gguf": ("gguf", "GgufSource"),
     "hdf5": ("hdf5", "Hdf5Source"),
@@ -55,7 +55,7 @@ add_kind(store_of_scheme)
 
 @contextmanager
 def at_place(path: Any) -> Iterator[str]:
-    """The text for a path, or the URL at which a Source stands for so long."""
+    """The text of a path, or the URL that a Source has within the `with` block."""
     if not isinstance(path, Source):
         yield os.fspath(path)
         return

@@ -13,15 +13,15 @@ from .interface import Codes, Entry, Found, StoreError, store_errors
 
 __all__ = ["FsspecStore"]
 
-# Where an object appears when all of it is there. Elsewhere it is written under another name and moved.
+# Where an object appears only once it is complete. Elsewhere it is written under another name and moved.
 _APPEAR_WHOLE = {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "tos", "hf"}
-# Where one connection serves one call at a time, and a server takes few of them: all threads share one.
+# Where one connection serves one call at a time, and a server accepts few of them: all threads share one.
 _ONE_CALL_AT_A_TIME = {"sftp", "ssh"}
-_MOST_SILENT = 60  # seconds in which such a server may send nothing
-_JOB = ".reshard-"  # begins the folders of what is under way, which go with the last object in them
+_MOST_SILENT = 60  # seconds for which such a server may send nothing
+_JOB = ".reshard-"  # begins the names of the folders of running jobs, which are removed with the last object in them
 # Links of a chained URL that keep copies of what the next link has, under the same paths.
 _CACHES = {"simplecache", "filecache", "blockcache"}
-# What filesystems call what changes with the content.
+# The names that filesystems give to what changes with the content.
 _VERSIONS = ("ETag", "etag", "e_tag", "version_id", "generation", "md5", "CRC", "LastModified", "last_modified", "mtime", "modified", "created")
 
 
@@ -47,7 +47,7 @@ def _errors(url: str) -> AbstractContextManager[None]:
 
 def _found(info: dict[str, Any]) -> Found:
     size = int(info["size"] or 0)
-    # With the size: servers of SFTP tell times in whole seconds, in which an object may be replaced.
+    # With the size: SFTP servers give times in whole seconds, and an object may be replaced within one.
     version = next((f"{key} {info[key]} {size}" for key in _VERSIONS if info.get(key)), "")
     return Found(size, version if len(version) < 200 else hashlib.sha256(version.encode()).hexdigest())
 
@@ -145,7 +145,7 @@ class FsspecStore:
     def _at(self, url: str) -> Iterator[tuple[Any, str]]:
         """(filesystem, path) for one call, whose errors are those of a store."""
         with _errors(url):
-            # Instances are fsspec's to keep. What it remembers of lists would hide what others write.
+            # fsspec keeps the instances. Its cache of listings would hide what others write.
             uncached = {"use_listings_cache": False}
             if self._chain:
                 yield fsspec.url_to_fs(_as_chained(url), **{self._chain[-1]: uncached})
@@ -157,7 +157,7 @@ class FsspecStore:
 
 
 class _Connections:
-    """Filesystems over connections that serve one call at a time, by the part of a URL that says to whom."""
+    """Filesystems over connections that serve one call at a time, by the part of a URL that names the server."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -197,7 +197,7 @@ class _Upload:
             return _found(system.info(path))
 
     def give_up(self) -> None:
-        # Where discard is missing, close() would make of it an object that is not whole.
+        # Where discard is missing, close() would leave an incomplete object.
         with self._store._at(self._url) as (system, path):
             if hasattr(self._file, "discard"):
                 self._file.discard()

@@ -1,6 +1,6 @@
-"""S3 and what speaks it, Google Cloud Storage and Azure, by obstore. How requests are signed, retried and limited is
-obstore's business, and where credentials come from as well, but for one thing: what AWS's configuration files say is
-found by boto3 where that is installed and the environment has no key.
+"""S3 and what speaks it, Google Cloud Storage and Azure, by obstore. obstore decides how requests are signed,
+retried and limited, and where credentials come from, with one exception: boto3 reads AWS's configuration files where it
+is installed and the environment has no key.
 """
 
 import importlib.util
@@ -19,8 +19,8 @@ from .interface import Codes, Entry, Found, StoreError, store_errors
 
 __all__ = ["ObstoreStore"]
 
-# Bytes of a request of an upload. S3 wants at least the first, and at most 10,000 of them; the smaller they are, the more
-# are under way.
+# Bytes of a request of an upload. S3 wants at least the first, and at most 10,000 requests; the smaller they are, the
+# more are in flight.
 _LEAST_PART, _PART, _PARTS, _MOST_PARTS = 5 << 20, 8 << 20, 64, 10_000
 
 _LONGEST_PAUSE = 4  # seconds
@@ -40,7 +40,7 @@ def _errors(url: str) -> AbstractContextManager[None]:
 
 
 def _words(error: Exception) -> str:
-    """What happened, without the program's own structures behind it, and without the queries of URLs, which sign."""
+    """What happened, without the program's own structures that follow, and without the queries of URLs, which sign."""
     first = re.split(r"\n\nDebug source:|: <\?xml", str(error))[0]
     text = re.sub(r"\?[^\s\"')]+", "?...", " ".join(first.split()))[:700]
     asked_machine = "169.254.169.254" in text or "metadata.google.internal" in text
@@ -69,7 +69,7 @@ class ObstoreStore:
         with _errors(url):
             try:
                 return self._get(url, {"range": (0, len(first))}, first)
-            except exceptions.GenericError:  # of an object without a byte there is no first one
+            except exceptions.GenericError:  # an object without bytes has no first one
                 found = _found(obstore.head(store, path))
                 if found.bytes:
                     raise
@@ -84,8 +84,8 @@ class ObstoreStore:
                 raise StoreError("changed", f"{url} has changed")
 
     def _get(self, url: str, options: dict[str, Any], out: memoryview) -> Found:
-        """Fills `out` as far as the object reaches. obstore asks again where there is no answer, or half of one; here
-        the same is done for an answer that is shorter than it should be."""
+        """Fills `out` as far as the object reaches. obstore retries where there is no answer, or half of one; this
+        does the same where an answer is shorter than it should be."""
         store, path = self._at(url)
         pause = 0.2
         while True:
@@ -118,7 +118,7 @@ class ObstoreStore:
             with _errors(url):
                 put = obstore.put(store, path, data, use_multipart=False, mode="create" if create else "overwrite")
         except StoreError as error:
-            # Of some servers that speak S3, such as Swift; obstore takes it for a fault that may pass.
+            # From some servers that speak S3, such as Swift; obstore takes it for a transient error.
             if not create or "501 Not Implemented" not in str(error):
                 raise
             self._overwriting.add(id(store))
@@ -156,7 +156,7 @@ def _open(root: str) -> Any:
         endpoint = next((os.environ[name] for name in names if os.environ.get(name)), "")
         if endpoint:
             terms["endpoint"] = endpoint
-        if endpoint.startswith("http://"):  # who says so means it
+        if endpoint.startswith("http://"):  # whoever writes http:// means it
             terms["client_options"] = {"allow_http": True}
         if "AWS_ACCESS_KEY_ID" not in os.environ and importlib.util.find_spec("boto3") is not None:
             import boto3
@@ -176,7 +176,7 @@ class _Upload:
 
     def write(self, data: memoryview) -> None:
         with _errors(self._url):
-            self._writer.write(bytes(data))  # it sends what it is given later, and from where it lies
+            self._writer.write(bytes(data))  # a copy: the writer sends it later, from the memory that it was given
 
     def finish(self) -> Found:
         with _errors(self._url):

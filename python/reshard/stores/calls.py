@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..sources import places  # noqa: F401 - its schemes have stores then
+from ..sources import places  # noqa: F401 - gives its schemes stores
 from .interface import Found, StoreError, Upload
 from .schemes import store_of
 
@@ -37,7 +37,7 @@ _ToObject = ctypes.POINTER(_Object)
 
 
 def _memory(address: int | None, size: int) -> memoryview:
-    """Memory of the caller's, which is gone when the call has returned."""
+    """The caller's memory, which is gone once the call has returned."""
     if not size:
         return memoryview(b"")
     return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
@@ -135,8 +135,8 @@ _table: _Table | None = None  # stays for as long as the process
 
 
 def take_over(use: Callable[[int], None]) -> None:
-    """Gives a compiled part of the package, which has a registry of its own, the stores of this package: calls `use` with
-    the address of the table."""
+    """Gives the stores of this package to a compiled part of it, which has a registry of its own: calls `use` with the
+    address of the table."""
     global _table
     with _lock:
         if _table is None:

@@ -11,8 +11,8 @@ class StoreError(Exception):
     """A store did not do what it was asked to.
 
     Attributes:
-        code: "not_found", "denied", "exists" (Store.put with create), "changed" (Store.read: the object is another
-            one), "unsupported" (the store cannot do that), or "unavailable": everything else.
+        code: "not_found", "denied", "exists" (Store.put with create), "changed" (Store.read: the object has been
+            replaced), "unsupported" (the store cannot do that), or "unavailable": everything else.
     """
 
     def __init__(self, code: str, message: str):
@@ -20,7 +20,7 @@ class StoreError(Exception):
         self.code = code
 
 
-# Exceptions of a library, and the codes of StoreError for them, the first that fits.
+# Exceptions of a library, and the codes of StoreError for them; the first that fits counts.
 Codes = list[tuple[type[BaseException] | tuple[type[BaseException], ...], str]]
 
 
@@ -40,7 +40,7 @@ class Found(NamedTuple):
     """An object."""
 
     bytes: int
-    version: str  # another one is another content: an ETag, a version, the time of the last write; "" if there is none
+    version: str  # changes with the content: an ETag, a version, the time of the last write; "" if there is none
 
 
 class Entry(NamedTuple):
@@ -51,13 +51,13 @@ class Entry(NamedTuple):
 
 
 class Upload(Protocol):
-    """An object that is being written. Nobody sees anything of it before finish()."""
+    """An object that is being written. Readers see nothing of it before finish()."""
 
     def write(self, data: memoryview) -> None:
-        """The next bytes, which are the caller's again afterwards."""
+        """Appends the next bytes. Afterwards `data` belongs to the caller again."""
 
     def finish(self) -> Found:
-        """The object appears, whole, in place of the one that was there."""
+        """Makes the object appear, whole, in place of any that was there."""
 
     def give_up(self) -> None:
         """Nothing appears."""
@@ -67,28 +67,28 @@ class Upload(Protocol):
 class Store(Protocol):
     """What register() takes: called with URLs as the user wrote them, without a "/" at the end, from any thread.
 
-    Every function raises StoreError. It tries again by itself what the network may have spoiled, and returns within a
-    time of its own choice.
+    Every function raises StoreError. It retries by itself what the network may have spoiled, and returns within a time
+    of its own choice.
     """
 
     def find(self, url: str) -> Found:
         """What is at the URL; "not_found" also for a folder."""
 
     def find_and_read(self, url: str, first: memoryview) -> Found:
-        """The same, and the first bytes of it: as many as there are, and fit into `first`."""
+        """The same, and its first bytes: as many as there are and as fit into `first`."""
 
     def read(self, url: str, found: Found, at: int, out: memoryview) -> None:
         """Fills `out` from byte `at` on, where that many bytes are."""
 
     def list(self, url: str) -> list[Entry]:
-        """Objects and folders right below the URL; "not_found" where there are none."""
+        """Objects and folders directly below the URL; "not_found" where there are none."""
 
     def put(self, url: str, data: memoryview, create: bool) -> Found:
-        """The object appears, whole; with `create` only where there is none ("exists")."""
+        """Makes the object appear, whole; with `create` only where there is none ("exists")."""
 
     def begin(self, url: str, length: int, memory: int) -> Upload:
         """Begins an object of `length` bytes. The upload holds about `memory` bytes of it: the more, the more requests
-        are under way."""
+        are in flight."""
 
     def remove(self, url: str) -> None:
-        """Does nothing where there is nothing."""
+        """Removes the object. Does nothing where there is none."""

@@ -27,8 +27,7 @@ def scheme_of(url: str) -> str:
 
 
 def register(scheme: str, store: Store | None) -> None:
-    """From now on URLs that begin with "SCHEME://" are those of this store, in place of another one; None takes that
-    back."""
+    """From now on URLs that begin with "SCHEME://" belong to this store, in place of any other; None undoes that."""
     if scheme.lower() in _OWN:
         raise ValueError(f"{scheme}:// is read by the library itself")
     with _lock:
@@ -39,7 +38,7 @@ def register(scheme: str, store: Store | None) -> None:
 
 
 def add_kind(find: Callable[[str], Store | None]) -> None:
-    """find(scheme) is asked, too, once per scheme that nothing is registered for: a store, or None."""
+    """Also asks find(scheme), once per scheme that has no registered store; it returns a store, or None."""
     _kinds.append(find)
 
 

@@ -1,4 +1,4 @@
-"""What a rank does on a thread of its own, behind what its job does next."""
+"""Work of a rank in the background of its job, on a thread of its own."""
 
 import threading
 import warnings
@@ -19,19 +19,19 @@ class _Outcome(Generic[Result]):
 class Behind(Generic[Result]):
     """Work of all ranks of a group together, in the order in which it was begun.
 
-    A program that ends waits for it.
+    A program waits for it before it exits.
     """
 
     def __init__(self, span: Span, work: Callable[[Span], Result], unfinished: str, failed: str) -> None:
-        """Begins it. Collective over the group, the first time on it: the work has a group of the same ranks for itself.
+        """Starts it. Collective over the group, the first time on it: the work has its own group of the same ranks.
 
         Args:
             span: the group whose ranks do this together.
-            work: is given the work's own group.
-            unfinished, failed: what there is to say where it is not done yet, or failed and nobody waited.
+            work: called with the work's own group.
+            unfinished, failed: what to say of work that is not done yet, or that failed while nobody waited.
         """
         self._unfinished, self._failed = unfinished, failed
-        # Apart from this object, which an error's frames would keep: whoever drops it is told at once.
+        # Apart from this object, which an error's frames would keep alive: whoever drops the object is told at once.
         self._outcome = outcome = _Outcome[Result]()
         self._seen = False
         side = side_group(span) if span != ALONE else span
@@ -54,7 +54,7 @@ class Behind(Generic[Result]):
         return not self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> Result:
-        """What the call itself returns, once all of it is done; raises what that raises.
+        """Returns what the call itself returns, once all of it is done; raises what that raises.
 
         Args:
             timeout: seconds to wait at most.
@@ -75,11 +75,11 @@ class Behind(Generic[Result]):
             warnings.warn(f"{self._failed}, and nobody waited: {self._outcome.error}", RuntimeWarning, 1)
 
 
-# The last one on each group. The thread alone: of work that is dropped the object goes, and says what went wrong.
+# The last one on each group. The thread alone: the object of dropped work is freed, and then says what went wrong.
 _last: dict[str, threading.Thread] = {}
 
 
 def wait_for_last(span: Span) -> None:
-    """Until what was begun on the group before is done, well or not."""
+    """Waits until what was begun on the group before is done, well or not."""
     if span.name in _last:
         _last[span.name].join()

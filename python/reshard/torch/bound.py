@@ -95,7 +95,7 @@ def bind(
     *,
     memory_limit: int | str | None = None,
 ) -> BoundBatch:
-    """Prepares to move each tensor into the one of outs that has its name or place.
+    """Prepares to move each tensor into the one of outs with the same name or index.
 
         refit = reshard.bind(model, engine)                          # or state dicts, or lists, of DTensors and Fragments
         refit = reshard.bind([rows], [columns], "{X:4}", ["[<X>64, 64]"], ["[64, <X>64]"])
@@ -106,24 +106,24 @@ def bind(
     Args:
         tensors: DTensors or Fragments, in any layouts and on any meshes: a model, a dict or a list. With `mesh`, a list of this rank's
             fragments, tensors[i] under the layout sources[i], with any strides.
-        outs: their destinations, without overlap with each other or with a tensor: of DTensors and Fragments as many, with the same
-            names, shapes and dtypes. With `mesh`, this rank's fragments under targets[i].
-        mesh: the mesh of the sources, such as `"{X:4}"`, or a list with that of each; its device ids are ranks of the
+        outs: their destinations, which overlap neither each other nor a tensor. For DTensors and Fragments equally many,
+            with the same names, shapes and dtypes. With `mesh`, this rank's fragments under targets[i].
+        mesh: the mesh of the sources, such as `"{X:4}"`, or a list with one per tensor; its device ids are ranks of the
             group. A rank that is not in it passes an empty tensor.
         sources: the layouts of the tensors, one per tensor, such as `"[<X>1024, 64]"`.
         targets: the layouts of the outs.
         group: the process group; None means the default group. It contains all meshes.
-        target_mesh: the mesh of the targets, or a list with that of each; None means `mesh`.
-        memory_limit: most that a device may need at once for the tensors of one exchange, their sources, outs and
-            staging: bytes, or text such as "256MiB". A batch that needs more takes several exchanges. The same on all
+        target_mesh: the mesh of the targets, or a list with one per tensor; None means `mesh`.
+        memory_limit: the most that a device may need at once for the sources, outs and staging of the tensors of one
+            exchange: bytes, or text such as "256MiB". A batch that needs more takes several exchanges. The same on all
             ranks. None: exchanges of at most 256 MiB per rank.
 
     Raises:
-        TypeError: some of mesh, sources and targets, but not all.
+        TypeError: only some of mesh, sources and targets are given.
         ValueError: text that does not parse, tensors that do not fit it, outs that overlap or (as fragments) require
-            gradients; of DTensors names that only one side has, other shapes or dtypes. Those of a model, or that
+            gradients; for DTensors, names that only one side has, other shapes or dtypes. DTensors of a model, or that
             require gradients, are written as `load` writes them.
-        torch.OutOfMemoryError: a tensor needs more than the limit alone.
+        torch.OutOfMemoryError: a single tensor needs more than the limit.
         torch.distributed.DistBackendError: another rank could not bind, or bound something else.
     """
     if mesh is None and sources is None and targets is None:

@@ -29,22 +29,22 @@ def calibrate(
         reshard.set_topology(reshard.calibrate(size="256MiB"))
 
     Runs all-to-alls of few and of many bytes by this library, each over one level of the network and on all ranks at
-    once, as they are on a busy machine. What a call costs before its first message, as the ranks agree, is left out.
+    once, as on a busy machine. What a call costs before its first message, while the ranks agree, is left out.
 
     Collective: every rank of the group calls it, with the same arguments.
 
     Args:
         device: of the tensors; None is this rank's GPU if the group has a backend for GPUs, else the host.
-        nodes: (nodes, ranks of each); None: as the names of their hosts say it.
+        nodes: (nodes, ranks of each); None: found from the names of the ranks' hosts.
         size: what each rank holds when bandwidth is measured, in bytes.
-        repeat: number of timed executions of which the median counts; ten times as many of few bytes.
+        repeat: number of timed executions, of which the median counts; ten times as many for few bytes.
 
     Returns:
         What `topology=` and `--topology` read: {"levels": [{"devices": 8, "gb_per_s": ..., "latency_us": ...}, ...]}.
 
     Raises:
-        InputError: one rank alone, ranks of a host that are not consecutive or not as many as on the others, numbers
-            that are out of range.
+        InputError: a single rank, ranks of a host that are not consecutive or not as many as on the others, numbers
+            out of range.
         RuntimeError: another rank failed, is gone or disagrees.
     """
     span = span_of_group(group)

@@ -1,5 +1,5 @@
-"""What the trainers of a serving engine have in common, whichever engine it is: where they meet its workers, and that one
-of them asks the engine to take part in what all of them do."""
+"""What the trainers of a serving engine have in common, whichever engine it is: where they meet its workers, and how
+one of them asks the engine to take part in what all of them do."""
 
 import datetime
 import socket
@@ -16,12 +16,11 @@ from .record import Export
 def store_of_trainers(
     rank: int, trainers: int, host: str, port: int, store: tuple[str, int] | None
 ) -> tuple[dist.TCPStore, str, int]:
-    """The store in which trainers and workers meet, connected, and its address for the workers. Rank 0 serves it, at this
-    host's name and a port of its choice where none are given, which trainers of several processes learn over their
-    default group.
+    """The store in which trainers and workers meet, connected, and its address for the workers. Rank 0 serves it, by
+    default at this host's name and a port of its choice, which the other trainers learn over their default group.
 
     Args:
-        store: host and port of one that is there already.
+        store: host and port of one that already runs.
 
     Raises:
         ValueError: no port is given, and there is no default group over which it could be learned.
@@ -44,7 +43,7 @@ def store_of_trainers(
 
 
 def export_of_transformers(model: Any) -> Export | None:
-    """What save_pretrained does, where it is a model of transformers."""
+    """What save_pretrained does, if it is a transformers model; else None."""
     if not hasattr(model, "save_pretrained"):
         return None
     try:
@@ -56,7 +55,7 @@ def export_of_transformers(model: Any) -> Export | None:
 
 
 class Asking:
-    """Around what this rank does while the workers do their part, which rank 0 asks of them."""
+    """Wraps what this rank does while the workers do their part, at rank 0's request."""
 
     def __init__(self, call: Callable[[], None] | None):
         self._call = call

@@ -42,8 +42,8 @@ def redistribute(
     Args:
         dtensor: any DTensor: sharded evenly or unevenly, in any shard order, strided, or partial. Or a `Fragment`.
         mesh: the mesh of the result; None means that of the tensor. It may have another shape, and share all, some or
-            no ranks with the tensor's mesh. `device_mesh` is the same, as DTensor.redistribute has it; without one, the
-            placements may come here.
+            no ranks with the tensor's mesh. `device_mesh` is the same argument by its name in DTensor.redistribute.
+            Without a mesh, the placements may come here.
         placements: one per mesh dimension, or a layout as text, whose axes are the names of the mesh's dimensions (d0,
             d1, ... where it has none) and which says the shard order, too. None takes them from shard_order.
         shard_order: in PyTorch's form, ((tensor dimension, (mesh dimensions, in the order of application)), ...).
@@ -53,8 +53,8 @@ def redistribute(
 
     Returns:
         A DTensor with new contiguous memory, never a view of the argument; a `Fragment` where a layout as text flattens
-        dimensions, has explicit sizes, or is otherwise none that a DTensor can have. A rank outside `mesh` gets one whose local
-        tensor is empty, just as it passes one if it is outside the tensor's mesh.
+        dimensions, has explicit sizes, or cannot be a DTensor's for another reason. A rank outside `mesh` gets one whose
+        local tensor is empty, just as a rank outside the tensor's mesh passes one.
         A shard order other than left to right is stored in the result's spec (`_spec.shard_order`).
         DTensor.full_tensor, DTensor.redistribute and this function respect it, but the operators of PyTorch 2.11, such
         as clone and detach, drop it unless `install` was called: compute on to_local(), or redistribute back first.
@@ -103,21 +103,21 @@ def redistribute_all(
 ) -> list[DTensor | Fragment]:
     """`redistribute` for many tensors, such as a whole model, with far fewer and larger messages.
 
-    Tensors share exchanges whatever meshes they are on and go to, as long as these have the same ranks together; with
+    Tensors share exchanges, whatever meshes they are on and go to, if these together have the same ranks; with
     `group`, all do. Their gradients share exchanges, too.
 
     Args:
-        mesh: the mesh for all results, or a list with that for each tensor; None means that of the tensor.
+        mesh: the mesh for all results, or a list with one per tensor; None means that of the tensor.
         placements: the placements for all tensors, or a list with those for each tensor; also as text.
         shard_orders: None, or one per tensor.
         group: a process group that contains all meshes, whose ranks all make the same call. By default, tensors are
             moved by the group of exactly the ranks of their two meshes, as in `redistribute`.
-        memory_limit: most that a device may need at once for the tensors of one exchange, their sources, results and
-            staging: bytes, or text such as "256MiB". A batch that needs more takes several exchanges. The same on all
+        memory_limit: the most that a device may need at once for the sources, results and staging of the tensors of
+            one exchange: bytes, or text such as "256MiB". A batch that needs more takes several exchanges. The same on all
             ranks. None: exchanges of at most 256 MiB per rank.
 
     Returns and raises the same as `redistribute`, ValueError if the lists differ in length, and torch.OutOfMemoryError
-    for a tensor that needs more than the limit alone.
+    for a single tensor that needs more than the limit.
     """
     limit = byte_count(memory_limit)
     meshes = [mesh] * len(dtensors) if mesh is None or isinstance(mesh, DeviceMesh) else list(mesh)
@@ -159,7 +159,7 @@ def redistribute_all(
 
 
 class _FragmentSpec(NamedTuple):
-    """What a fragment is but for its memory."""
+    """A fragment without its memory."""
 
     mesh: DeviceMesh
     layout: str
@@ -182,7 +182,7 @@ def _target(
     placements: Placements | None,
     shard_order: ShardOrder | None,
 ) -> DTensorSpec | _FragmentSpec:
-    """As `target_spec`, but also what a fragment is to be, or a layout that only a fragment can have."""
+    """Like `target_spec`, but also for a fragment, and for a layout that only a fragment can have."""
     source = _described(tensor)
     mesh = source.mesh if mesh is None else mesh
     shape = source.shape if isinstance(source, _FragmentSpec) else source.tensor_meta.shape
@@ -201,7 +201,7 @@ def target_spec(
     placements: Placements | None,
     shard_order: ShardOrder | None,
 ) -> DTensorSpec:
-    """What a DTensor would be in another layout; arguments and errors as `redistribute` has them."""
+    """What a DTensor would be in another layout; arguments and errors are those of `redistribute`."""
     if not isinstance(dtensor, DTensor):
         raise TypeError(f"a DTensor is needed, not {type(dtensor).__name__}; for local tensors, torch.ops.reshard")
     mesh = spec_of(dtensor).mesh if mesh is None else mesh
@@ -216,7 +216,7 @@ def spec_in(
     shape: torch.Size,
     dtype: torch.dtype,
 ) -> DTensorSpec:
-    """What a DTensor of this shape and dtype is in a layout; arguments and errors as `redistribute` has them."""
+    """What a DTensor of this shape and dtype is in a layout; arguments and errors are those of `redistribute`."""
     if isinstance(placements, str):
         if shard_order:
             raise ValueError(f"{placements!r} says the shard order already; {shard_order} cannot be given too")

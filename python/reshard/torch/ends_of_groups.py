@@ -1,4 +1,4 @@
-"""What the library keeps for a process group, threads and sockets among it, ends with the group."""
+"""What the library keeps for a process group, including threads and sockets, ends with the group."""
 
 import atexit
 import functools
@@ -16,10 +16,10 @@ from .private_pytorch import ENDS_OF_GROUPS
 def follow_ends_of_groups() -> None:
     """From now on the library forgets a group when torch.distributed destroys it, and all when the interpreter ends.
 
-    Destroying a group tells nobody, and does not end it where somebody still holds it, as a DeviceMesh does. But as its
-    last step destroy_process_group takes the group's name from the registry in which the operators find groups, and
-    this step is followed, whichever way destroy_process_group was imported. (A release of PyTorch that has no such step
-    any more leaves it at the end of the interpreter, and at the use of the next group.)
+    Destroying a group notifies nobody, and does not end it while something still holds it, as a DeviceMesh does. But as
+    its last step destroy_process_group removes the group's name from the registry in which the operators find groups.
+    This function wraps that step, which works however destroy_process_group was imported. (Under a release of PyTorch
+    without such a step, groups are forgotten at the end of the interpreter, and at the use of the next group.)
     """
     for step in ENDS_OF_GROUPS:
         if hasattr(distributed_c10d, step):
@@ -30,9 +30,9 @@ def follow_ends_of_groups() -> None:
 def let_go_of_default_group() -> None:
     """Makes the default group end when it is destroyed, where these modules were imported after it was made.
 
-    torch.distributed.nn.functional, which PyTorch's checkpoints import, takes what is the default group at that moment as
-    the default of its arguments: None before there is one, and the group itself after, which then lives as long as the
-    interpreter. Its threads do so too, and one of them may abort the process at its end. None means the default group in
+    torch.distributed.nn.functional, which PyTorch's checkpoints import, takes the default group at import time as the
+    default of its arguments: None before there is one, and the group itself after, which then lives as long as the
+    interpreter. So do its threads, and one of them may abort the process at its end. None means the default group in
     every call.
     """
     for function in vars(torch.distributed.nn.functional).values():

@@ -18,7 +18,7 @@ from .layouts import spec_texts
 from .mesh_texts import alike, merged, mesh_of
 from .private_pytorch import local_of, resolve_group, spec_of
 
-ALONE = Span("", (0,))  # a process of no group
+ALONE = Span("", (0,))  # a process without a group
 
 # The names of dtypes in recipes, and in PyTorch.
 RECIPE_DTYPES = {
@@ -65,12 +65,12 @@ def rank_in(span: Span) -> int:
 
 
 def is_stateful(value: Any) -> bool:
-    # The check of a protocol takes as long as all else that is asked of a tensor.
+    # Checking a protocol takes as long as everything else that is done for a tensor.
     return not isinstance(value, torch.Tensor) and isinstance(value, Stateful)
 
 
 def states_of(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with what models, optimizers and other `Stateful` objects say of themselves.
+    """The same, with the state of each model, optimizer or other `Stateful` object in its place.
 
     Raises:
         InputError: it is not a dict.
@@ -115,8 +115,8 @@ def entries_of(flat: dict[str, Any], span: Span) -> dict[str, Entry]:
 def gathered(value: Any, span: Span) -> list[Any]:
     """Each rank's value, passed as JSON by this library's own exchange, which has deadlines and names the culprit.
 
-    What all ranks say alike, as most jobs do, travels as its hash alone; else one rank of those that say the same sends
-    it. Ranks that say the same share the object that is returned for them (see `alike`); nobody changes it.
+    If all ranks say the same, as in most jobs, only its hash travels; else one of the ranks that say the same sends it.
+    Ranks that say the same share the object that is returned for them (see `alike`); do not change it.
     """
     text = json.dumps(value).encode()
     if span == ALONE:
@@ -141,7 +141,7 @@ def gathered(value: Any, span: Span) -> list[Any]:
 
 
 def gathered_or_raised(value: Any, error: Exception | None, span: Span) -> list[Any]:
-    """`gathered`, unless a rank has an error: that rank raises it, and the others say which one has it.
+    """`gathered`, unless a rank has an error: that rank raises it, and the others raise one that names the rank.
 
     Raises:
         RuntimeError: another rank has an error.

@@ -1,5 +1,5 @@
-"""The sums behind reshard.fingerprint, over the ranks of a group: of their tensors, or of a checkpoint that they share
-the reading of."""
+"""The sums behind reshard.fingerprint, over the ranks of a group: of their tensors, or of a checkpoint of which
+each reads a part."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from .entries import Entry, agreed, dtype_of, entries_of, gathered_or_raised, ra
 from .groups import Group, span_of_group
 from .state.nested import flat
 
-Sums = dict[str, tuple[int, int]]  # low and high by name, in the order of names; of either 64 bits count
+Sums = dict[str, tuple[int, int]]  # low and high by name, in the order of names; 64 bits of each count
 
 
 def fingerprints_of_tensors(tensors: torch.nn.Module | Mapping[str, Any] | Sequence[torch.Tensor], group: Group) -> Sums:
@@ -74,7 +74,7 @@ def _by_name(names: list[str], sums: torch.Tensor) -> Sums:
 
 
 def _signed(half: int) -> int:
-    """What an int64 of these 64 bits is; sums of those wrap around, as sums modulo 2^64 do."""
+    """The int64 with these 64 bits; sums of those wrap around, as sums modulo 2^64 do."""
     return half - (1 << 64) if half >> 63 else half
 
 

@@ -22,8 +22,8 @@ class Fragment:
 
     Args:
         local: what this rank holds, in the shape that the layout gives it: one dimension per dimension of the layout,
-            so that flattened dimensions are one. A rank outside the mesh has an empty tensor.
-        mesh: over which the layout is.
+            so that flattened dimensions count as one. A rank outside the mesh has an empty tensor.
+        mesh: that the layout is over.
         layout: as text, with sizes. Its axes are the names of the mesh's dimensions, or d0, d1, ... where it has none.
 
     Raises:
@@ -68,13 +68,13 @@ def fsdp1_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> 
 
     Args:
         module: has FullyShardedDataParallel modules with FULL_SHARD, SHARD_GRAD_OP or HYBRID_SHARD.
-        mesh: of which the last dimension shards. None: the mesh that the model was given, or one of its process group.
+        mesh: one whose last dimension shards. None: the mesh that the model was given, or one over its process group.
 
     Returns:
-        Name in the whole model, without the wrapper's own parts: fragment.
+        Fragments by name in the whole model, without the wrapper's own parts.
 
     Raises:
-        InputError: a model without such modules, or parameters that are gathered just now.
+        InputError: a model without such modules, or parameters that are currently gathered.
     """
     found: dict[str, Fragment] = {}
     meshes: dict[Any, DeviceMesh] = {}
@@ -96,8 +96,8 @@ def fsdp1_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> 
 
 
 def _in_buffer(local: torch.Tensor, mesh: DeviceMesh, shard: int, offset: int, shape: Sequence[int]) -> Fragment:
-    """A tensor that begins at `offset` of a buffer, of which each rank of the mesh's last dimension has `shard` elements;
-    this one has them in `local`."""
+    """A tensor that begins at `offset` of a buffer. Each rank of the mesh's last dimension has `shard` elements of the
+    buffer; this rank's are in `local`."""
     axis = mesh.ndim - 1
     first = mesh.get_local_rank(axis) * shard  # in the buffer
     whole = tuple(shape) or (1,)
@@ -113,15 +113,15 @@ def zero3_fragments(module: torch.nn.Module, mesh: DeviceMesh | None = None) -> 
         refit = reshard.Refit(source=reshard.zero3_fragments(engine.module), group=joined)     # nothing is gathered
         reshard.save("step-1000", reshard.zero3_fragments(engine.module))
 
-    Nothing is copied: a fragment's memory is DeepSpeed's partition. Read from it alone: of small parameters
-    (stage3_param_persistence_threshold) DeepSpeed keeps whole copies, which do not follow what is written.
+    Nothing is copied: a fragment's memory is DeepSpeed's partition. Only read from it: of small parameters
+    (stage3_param_persistence_threshold) DeepSpeed keeps whole copies, which do not follow writes.
 
     Args:
         module: the `module` of what deepspeed.initialize returns.
-        mesh: of one dimension, over the ranks that share the parameters. None: one is made of their process group.
+        mesh: of one dimension, over the ranks that share the parameters. None: one is made from their process group.
 
     Returns:
-        Name: fragment.
+        Fragments by name.
 
     Raises:
         InputError: a model without such parameters; parts on NVMe, or of MiCS.

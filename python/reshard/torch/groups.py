@@ -52,8 +52,8 @@ def mesh_ranks(mesh: DeviceMesh) -> tuple[int, ...]:
 
 
 class Span(NamedTuple):
-    """A group as the operators need it: its name, and the global rank of each of its ranks. Ranks of another job, in a
-    joined group, have none here, but a negative number of their own."""
+    """A group as the operators need it: its name, and the global rank of each of its ranks. In a joined group,
+    ranks of another job have no global rank here, but a negative number of their own."""
 
     name: str
     ranks: tuple[int, ...]
@@ -96,7 +96,7 @@ def span_of_meshes(source: DeviceMesh, target: DeviceMesh) -> Span | None:
 
 
 def _forget_groups_of_the_past() -> None:
-    """After torch.distributed was shut down and initialized again."""
+    """Forgets older groups after torch.distributed was shut down and initialized again."""
     global _default_group
     if _default_group() is not dist.group.WORLD:
         _default_group = weakref.ref(dist.group.WORLD)
@@ -105,7 +105,7 @@ def _forget_groups_of_the_past() -> None:
 
 
 _default_group: Callable[[], dist.ProcessGroup | None] = lambda: None
-# By source and target. Without keeping them: a mesh keeps process groups, and these their threads.
+# By source and target. Without keeping them alive: a mesh keeps process groups, and these their threads.
 _spans: weakref.WeakKeyDictionary[DeviceMesh, weakref.WeakKeyDictionary[DeviceMesh, Span | None]] = (
     weakref.WeakKeyDictionary()
 )
@@ -149,12 +149,12 @@ _joined: dict[str, Span] = {}  # by name: groups over several jobs, of which tor
 
 
 def use_joined_group(group: dist.ProcessGroup, span: Span) -> None:
-    """Makes it known to the operators by the span's name. Local."""
+    """Makes the group known to the operators by the span's name. Local."""
     use_group(span.name, group)
     _joined[span.name] = span
 
 
 def forget_joined_group(name: str) -> None:
-    """Takes it from the operators, with what the library keeps for it."""
+    """Removes the group from the operators, with what the library keeps for it."""
     if _joined.pop(name, None) is not None:
         forget_group(name)

@@ -26,16 +26,16 @@ def dtensor_redistribution() -> Iterator[None]:
             loss = model(batch)
 
     This holds for DTensor.redistribute and full_tensor, for what operators do to their inputs, and for the backward
-    pass of all these. A plan is taken if a device receives fewer bytes by it (DTensor's include padding); or as many,
-    in fewer collectives; or if DTensor has no way, or loses elements on its way (as it does with uneven shards once a
-    mesh is flattened). What results, in values, gradients and specs, is the same; of a reduction the order of the terms
-    may differ, and a result that moved is contiguous.
+    pass of all these. A plan is taken if a device receives fewer bytes with it (DTensor's include padding); or equally
+    many, in fewer collectives; or if DTensor has no way, or loses elements on its way (as it does with uneven shards
+    once a mesh is flattened). Values, gradients and specs of the result are the same; in a reduction the order of the
+    terms may differ, and a result that moved is contiguous.
 
     PyTorch's own way is kept for async_op, for what is traced or compiled, for fake and meta tensors and other
     subclasses as local tensors, for devices other than host and CUDA, on a rank outside the mesh, between meshes, for a
     result that is partial where the tensor is not, and for placements that no layout expresses (masked and norm
-    partials). What decides is the specs alone, the same on every rank. A local tensor that is not what its spec says,
-    as some operators of PyTorch 2.11 make them, is an error of a plan, where DTensor computes something.
+    partials). The specs alone decide, the same on every rank. A local tensor that is not what its spec says, as some
+    operators of PyTorch 2.11 make them, is an error in a plan, where DTensor computes something.
 
     All ranks of a mesh enter it at the same point of the program, like the context managers of DTensor: it holds for
     the process, on all threads. It nests. The first plan on a mesh that is a part of the job may create a process
@@ -54,17 +54,17 @@ def dtensor_redistribution() -> Iterator[None]:
 def install() -> None:
     """`dtensor_redistribution` for the rest of the program, and operators that respect shard orders.
 
-    Call it on every rank before DTensors are used. PyTorch 2.11 drops a shard order other than left to right: clone,
-    detach or an addition say afterwards that elements are in the usual order, which they are not. From now on
+    Call it on every rank before DTensors are used. PyTorch 2.11 drops a shard order other than left to right: after
+    clone, detach or an addition the spec says that elements are in the usual order, which they are not. From now on
 
     - operators on single elements (clone, detach, casts, arithmetic, in place or not, those on lists, fused optimizers)
-      keep the order; of inputs that differ, the others are moved to that of the first ordered one, or of the one that
-      is written;
-    - all other operators get their inputs moved to the usual order, also views, which then are copies;
+      keep the order; where inputs differ, they are moved to the order of the first ordered one, or of the one that is
+      written;
+    - all other operators, views included, get their inputs moved to the usual order; such views are then copies;
     - what cannot be done raises: an operator that writes into an ordered tensor in another way, or into several tensors
-      whose orders differ, as fused optimizers may where a gradient has not the order of its parameter.
+      whose orders differ, as fused optimizers may where a gradient does not have the order of its parameter.
 
-    DTensor.to_local, from_local and their gradients have no order still. Calls nest: as many of `uninstall` undo them.
+    DTensor.to_local, from_local and their gradients still have no order. Calls nest: each is undone by one `uninstall`.
 
     Raises:
         RuntimeError: this PyTorch lacks what it hooks into; the text says what. Nothing is changed then.
@@ -148,13 +148,13 @@ def _redistribute(
     )
 
 
-# By mesh, without keeping it: a mesh keeps process groups, and these their threads.
+# By mesh, without keeping it alive: a mesh keeps process groups, and these their threads.
 _ways: weakref.WeakKeyDictionary[DeviceMesh, dict[tuple[Any, ...], _Way | None]] = weakref.WeakKeyDictionary()
 _LONGEST = 65536  # ways of one mesh
 
 
 def _way(source: DTensorSpec, target: DTensorSpec) -> tuple[_Way | None, Span]:
-    """The way by a plan, and the group that goes it; without one, DTensor's own is to be taken."""
+    """The way by a plan, and the group that takes it; None: take DTensor's own way."""
     nobody = Span("", ())
     mesh, meta = source.mesh, source.tensor_meta
     if mesh != target.mesh or meta is None or mesh.get_coordinate() is None:

@@ -36,14 +36,14 @@ class Joined(SpanningGroup):
 
     @property
     def jobs(self) -> list[list[int]]:
-        """The ranks of each job, in the order of their first ones."""
+        """The ranks of each job; jobs are in the order of their first ranks."""
         ranks: dict[str, list[int]] = {}
         for member in self.members:
             ranks.setdefault(member.job, []).append(member.rank)
         return list(ranks.values())
 
     def leave(self) -> None:
-        """Ends the group on this rank; others that use it find this one gone. Local."""
+        """Ends the group on this rank; other ranks that use it find this one gone. Local."""
         if self._store is not None:
             forget_joined_group(self.span.name)
             self._store.close()
@@ -66,22 +66,22 @@ def join(store: dist.Store, rank: int, world: int, *, name: str = "jobs", timeou
         joined = reshard.join(store, rank=4 + dist.get_rank(), world=6)
         refit = reshard.Refit(target=engine, group=joined)
 
-    Gloo carries what is in host memory and, where both PyTorch and the machine have it, NCCL what is on GPUs.
+    Gloo carries what is in host memory; NCCL, where both PyTorch and the machine have it, carries what is on GPUs.
 
     Collective: every rank of every job calls it. Ranks may come back: after one was lost, or left, all call `join`
-        again, those of restarted processes too, and meet in a new group (`generation`).
+        again, including those of restarted processes, and meet in a new group (`generation`).
 
     Args:
         store: a c10d store that all jobs reach: a TCPStore whose server is not a rank that may be restarted, or a
             FileStore.
-        rank: the number of this process in the new group, whatever it is in its job: no two have the same.
+        rank: the rank of this process in the new group, whatever it is in its job; no two processes have the same.
         world: how many ranks there are in all jobs together.
-        name: other groups in the same store have other names.
+        name: of the group; other groups in the same store need other names.
         timeout: seconds to wait for the others; None means RESHARD_TIMEOUT_MS. It is the group's own timeout, too.
 
     Raises:
-        ValueError: no number below `world`; another process that waits has the same number; ranks that say different
-            worlds (raised on all that wait).
+        ValueError: a rank that is not below `world`; another waiting process has the same rank; ranks that say
+            different worlds (raised on all that wait).
         reshard.PeerError: ranks did not come or connect in time, or came and left, by number; the store is lost.
     """
     timeout = default_timeout() if timeout is None else float(timeout)

@@ -18,10 +18,10 @@ _PLACEMENT = re.compile(r"S\((\d+)\)(?:\[(\d+)\])?|_S\((\d+), (\d+)\)|(R)|P\((\w
 
 
 def _remembered(function: Callable[..., str]) -> Callable[..., str]:
-    """Remembers what a function of a mesh, and of other things, returns, as long as the mesh lives.
+    """Remembers what a function of a mesh and other arguments returns, as long as the mesh lives.
 
-    functools.lru_cache would keep the mesh, and a mesh keeps process groups: their threads would then still run when
-    the interpreter ends, long after torch.distributed.destroy_process_group.
+    functools.lru_cache would keep the mesh alive, and a mesh keeps process groups: their threads would then still run
+    when the interpreter ends, long after torch.distributed.destroy_process_group.
     """
     longest = 65536  # texts of one mesh
     texts: weakref.WeakKeyDictionary[DeviceMesh, dict[tuple, str]] = weakref.WeakKeyDictionary()
@@ -52,7 +52,7 @@ def axis_names(mesh: DeviceMesh) -> tuple[str, ...]:
 
 @_remembered
 def axes_text(mesh: DeviceMesh) -> str:
-    """The text of a mesh wherever its devices are."""
+    """The text of a mesh without its devices."""
     return "{" + ",".join(f"{name}:{size}" for name, size in zip(axis_names(mesh), mesh.shape)) + "}"
 
 
@@ -77,8 +77,8 @@ def layout_text(
     """The text of the layout of a DTensor.
 
     Raises:
-        NotImplementedError: a placement that no layout can express: partial values of other kinds than reductions, and
-            nested strided shards that do not divide evenly and whose split factors say no order of the mesh dimensions.
+        NotImplementedError: a placement that no layout can express: partial values other than reductions, and nested
+            strided shards that do not divide evenly and whose split factors give no order of the mesh dimensions.
     """
     text = _placements_text(placements, shard_order)
     return torch.ops.reshard._layout_from_dtensor(text, mesh_text(mesh, span), list(shape))
@@ -132,7 +132,7 @@ def _placements_text(placements: tuple[Placement, ...], shard_order: ShardOrder 
 def placements_of_text(
     mesh: DeviceMesh, layout: str, shape: torch.Size
 ) -> tuple[tuple[Placement, ...], ShardOrder | None]:
-    """The placements and shard order that a layout, or a layout rule, is for a tensor of this shape: "[<dp>8, <tp>4]",
+    """The placements and shard order of a layout, or of a layout rule for a tensor of this shape: "[<dp>8, <tp>4]",
     "[<tp,dp>, ...]". Axes are the mesh's names, or d0, d1, ... where it has none.
 
     Raises:
@@ -161,7 +161,7 @@ def placements_of_text(
 
 @_remembered
 def layout_of_rule(mesh: DeviceMesh, rule: str, shape: torch.Size) -> str:
-    """The layout that a layout rule is for a tensor of this shape.
+    """The layout that a layout rule gives for a tensor of this shape.
 
     Raises:
         ValueError: text that does not parse, or does not fit the mesh or the shape.

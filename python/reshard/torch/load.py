@@ -1,4 +1,4 @@
-"""Checkpoints into the tensors of a running job, whatever layout, mesh and format they were saved in."""
+"""Loads checkpoints into the tensors of a running job, whatever layout, mesh and format they were saved in."""
 
 import json
 import os
@@ -62,9 +62,10 @@ def load(
     Args:
         path: a directory, or a safetensors file, that every rank sees.
         state_dict: nested as in torch.distributed.checkpoint, under keys of any type that has a text. Tensors are
-            written in place, other values are replaced, under the keys that they have here. Tensors may share memory,
-            as tied weights do: of those of one form, one must be in the checkpoint, and what is there of tensors that
-            overlap must be the same. A model, an optimizer or another `Stateful` object in it is asked for its state, and given what was loaded.
+            written in place; other values are replaced, under the keys that they have here. Tensors may share memory,
+            as tied weights do: of those of one form, one must be in the checkpoint, and tensors that overlap must be the
+            same there. A model, an optimizer or another `Stateful` object in it is asked for its state, and then given
+            what was loaded.
         read: "once": every byte is read by one rank and redistributed; "own": every rank reads what it needs.
         strict: all of the state dict must be in the checkpoint, which may have more. False leaves what is not there as
             it is.
@@ -72,13 +73,14 @@ def load(
         group: the process group that takes part; None means the default group.
         check: compare what is read with the checkpoint's checksums.
         ignore_sidecar: do not read reshard.json, for a checkpoint that something else has overwritten.
-        recipe: what of the checkpoint is taken, under which names, and what is made of it (reshard.recipe/1): a file, or
-            what is in one. The names in the state dict are those that it gives. The same on all ranks.
+        recipe: what to take from the checkpoint, under which names, and what to make of it (reshard.recipe/1): a file,
+            or the contents of one. The names in the state dict are those that it gives. The same on all ranks.
         progress: called with (bytes done, bytes in total) of this rank's tensors, on this thread: before anything is
-            read, a few times a second, and when all is there. What it raises, such as KeyboardInterrupt, ends the load
-            on all ranks, and is raised here. True prints a line every 5 seconds on stderr, on rank 0. Ranks may differ.
-        rank_local: patterns of names of plain tensors and values of which each rank has its own, as `save` takes them:
-            rank 2 loads NAME.rank_2 into its NAME.
+            read, a few times a second, and when all is there. An exception from it, such as KeyboardInterrupt, ends the
+            load on all ranks, and is raised here. True prints a line every 5 seconds on stderr, on rank 0. Ranks may
+            differ.
+        rank_local: patterns of names of plain tensors and values that each rank has for itself, as in `save`: rank 2
+            loads NAME.rank_2 into its NAME.
 
     Returns:
         What this rank did: tensors, bytes, read_bytes, received_bytes, seconds; and what differed, over all ranks:
@@ -89,8 +91,8 @@ def load(
         ValueError: text that is not a recipe, or one that does not fit; names that are not in the checkpoint (all of
             them, with the nearest ones that are), or only for other ranks; another shape or dtype, ranks that pass
             different things under one name, tensors that share memory and differ in the checkpoint, or a value of a
-            class, which is not loaded because that may run what the checkpoint says. Leave it out of the state dict, or
-            allow it by torch.serialization.add_safe_globals.
+            class, which is not loaded because loading it may run what the checkpoint says. Leave it out of the state
+            dict, or allow it with torch.serialization.add_safe_globals.
         NotImplementedError: a placement that no layout can express.
         FileNotFoundError, OSError: there is no checkpoint; it cannot be read.
         RuntimeError: the checkpoint is damaged; another rank failed, is gone or disagrees.
@@ -105,7 +107,7 @@ def load(
 
 
 class Loading:
-    """One load, by what is common to `load` and to torch.distributed.checkpoint's planners."""
+    """One load: what `load` and the planners for torch.distributed.checkpoint have in common."""
 
     def __init__(
         self,
@@ -134,7 +136,7 @@ class Loading:
         return report
 
     def held(self, state_dict: dict[str, Any]) -> tuple[Callable[[], None], dict[str, Any]]:
-        """The same into host memory, and what then brings it into the state dict, on this rank alone."""
+        """The same into host memory, and a function that then brings it into the state dict, on this rank alone."""
         return self._loaded(state_dict, sys.maxsize, lambda _: True)
 
     def _loaded(
@@ -204,7 +206,7 @@ class Loading:
         return install, {**facts, **report}
 
     def _values(self, leaves: dict[str, Leaf], contents: dict[str, bytes], asked: list[str]) -> dict[str, Any]:
-        """Those of the state dict, on all ranks or on none."""
+        """The values of the state dict, on all ranks or on none."""
         values, error = {}, None
         try:
             for name, content in contents.items():
@@ -274,7 +276,7 @@ class Loading:
 
 
 def _of_all(tell: Told | None, before: int, total: int) -> Told | None:
-    """Tells of a part of a load as of all of it."""
+    """Reports the progress of a part of a load as that of the whole."""
     return tell and (lambda done, _: tell(before + done, total))
 
 
@@ -316,7 +318,7 @@ def _batches(
 
 
 def _with_casts(recipe: Recipe, converted: dict[str, list[str]]) -> dict[str, Any]:
-    """The recipe, which then casts these tensors, too.
+    """The recipe, extended by casts of these tensors.
 
     Raises:
         ValueError: a name that would be a pattern.

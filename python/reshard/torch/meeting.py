@@ -12,22 +12,22 @@ from ..errors import InputError, PeerError
 from .shared_store import SharedStore, ranks_text
 
 _POLL = 0.02  # seconds
-# A process that waits says so this often; one that has not for the longer time is gone, or stopped.
+# A waiting process says so every _POLL; one that has been silent for _SILENCE is gone, or stopped.
 _SILENCE = 3.0
-# How often ranks begin anew where connections fail. Seen of Gloo on a machine that is busy: a connection is closed while
-# it is made, and the others stand beyond their timeout.
+# How often ranks try to connect. Seen with Gloo on a busy machine: a connection is closed while it is made, and the
+# others hang beyond their timeout.
 _ATTEMPTS = 3
 
 _COMPLETE = "complete"
 _ABANDONED = "abandoned: "
 _REFUSED = "refused: "
-# What all ranks do in a generation, one after the other, and what is said of a rank that does not.
+# The phases that all ranks go through in a generation, in this order, and what to say of a rank that does not.
 _PHASES = {"come": "did not join", "stay": "came and did not stay", "connect": "did not connect"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """One rank of a joined group, as it says of itself."""
+    """One rank of a joined group, as it describes itself."""
 
     rank: int
     host: str
@@ -42,11 +42,10 @@ class Member:
 class Meeting:
     """One call of `join`, on one rank.
 
-    There is a row of generations, and in each of them three phases: a rank comes, which claims its number; it has
-    stayed, since a claim says no more than that it was here; it has connected. In each phase a rank waits until all have
-    done so; then one compare-and-set on the phase completes it for everybody. The same compare-and-set abandons it where
-    a rank has waited too long, could not connect, or is gone and its successor is here: everybody goes on to the next
-    generation.
+    There is a sequence of generations, each with three phases: a rank comes, which claims its number; it stays, since a
+    claim says only that it was here; it connects. In each phase a rank waits until all have done so; then one
+    compare-and-set on the phase completes it for all. The same compare-and-set abandons it where a rank has waited too
+    long, could not connect, or is gone and its successor is here: all then go on to the next generation.
     """
 
     def __init__(self, store: SharedStore, own: Member, world: int, timeout: float):
@@ -55,7 +54,7 @@ class Meeting:
         self._world = world
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
-        self._before = ""  # why the first generation was abandoned that this rank waited in
+        self._before = ""  # why the first generation that this rank waited in was abandoned
         self._record = json.dumps(dataclasses.asdict(own) | {"token": secrets.token_hex(8)})
 
     def meet(self, connect: Callable[[int], Any]) -> tuple[int, tuple[Member, ...], Any]:
@@ -89,7 +88,7 @@ class Meeting:
         return [f"{generation}/{phase}/{rank}" for rank in range(self._world)]
 
     def _settle(self, generation: int, phase: str, state: str) -> str:
-        """Ends the wait of everybody in a phase; what was first counts, and is returned."""
+        """Ends the wait of all ranks in a phase. The first state that is set counts, and is returned."""
         state = self._store.compare_set(f"{generation}/{phase}", "", state)
         self._store.set("latest", str(generation))
         return state
@@ -98,7 +97,7 @@ class Meeting:
         return ranks_text(int(key.rpartition("/")[2]) for key in self._store.missing(self._keys(generation, phase)))
 
     def _silent(self, generation: int) -> list[int]:
-        """The ranks that have not connected and do not say that they wait: looked at for some seconds, unless this
+        """The ranks that have not connected and do not say that they wait. Watches them for some seconds, unless this
         generation is settled before."""
         beats = {rank: self._store.get(f"{generation}/beat/{rank}") for rank in range(self._world)}
         beats.pop(self._own.rank)
@@ -128,8 +127,8 @@ class Meeting:
         return self._wait(generation, "come", self._deadline)
 
     def _replace(self, generation: int, other: dict) -> None:
-        """Another process has the number. Where it is gone, so is its generation: the others, which would wait
-        for it. Raises where it waits as this one would.
+        """Another process has the number. If it is gone, abandons its generation, in which the others would wait for it.
+        Raises if it waits, as this one would.
         """
         beat = f"{generation}/beat/{self._own.rank}"
         before = self._store.get(beat)
@@ -152,7 +151,7 @@ class Meeting:
         self._settle(generation, phase, f"{_ABANDONED}rank {self._own.rank}, {where}, came and went")
 
     def _phase(self, generation: int) -> str | None:
-        """The one that ranks wait in; None: all is over."""
+        """The phase that ranks wait in; None: the generation is over."""
         for phase in _PHASES:
             state = self._store.get(f"{generation}/{phase}")
             if not state:
@@ -187,7 +186,7 @@ class Meeting:
         return self._wait(generation, "connect", time.monotonic() + self._timeout, say)
 
     def _wait(self, generation: int, phase: str, deadline: float, step: Callable[[], None] = lambda: None) -> bool:
-        """Until all ranks have done what the phase asks for; `step` is called again and again. False: it is abandoned."""
+        """Waits until all ranks have done what the phase asks for, calling `step` meanwhile. False: it is abandoned."""
         marks = self._keys(generation, phase)
         while True:
             step()
@@ -195,7 +194,7 @@ class Meeting:
             if not state and self._store.has(marks):
                 state = self._settle(generation, phase, _COMPLETE)
             if not state and time.monotonic() > deadline:
-                # Where one rank is gone while all connect, nobody has connected; the others are still here.
+                # If one rank is gone while all connect, no rank has connected, but the others are still here.
                 silent = self._silent(generation) if phase == "connect" else []
                 late = ranks_text(silent) if silent else self._late(generation, phase)
                 late = f"{late} of {self._world} {_PHASES[phase]} within {self._timeout:g} s"

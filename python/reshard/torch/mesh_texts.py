@@ -17,8 +17,8 @@ def mesh_of(axes: list[tuple[str, int]], ids: list[int]) -> str:
 
 
 def alike(answers: Sequence[T]) -> list[tuple[list[int], T]]:
-    """What ranks say, once for those that share the object, as `gathered` of entries.py returns it: these ranks, ascending,
-    and what they say.
+    """What ranks say, once for all that share the object, as `gathered` of entries.py returns it: these ranks, ascending,
+    and the object.
     """
     ranks: dict[int, tuple[list[int], T]] = {}
     for rank, answer in enumerate(answers):
@@ -33,14 +33,14 @@ def merged(
 ) -> dict[str, tuple[Any, ...]]:
     """What all ranks together have of each tensor, in the order in which they have them: (mesh, *rest) by name.
 
-    A tensor may be on several meshes of which each has all of it, such as the slices of a larger mesh: FSDP2 leaves a
+    A tensor may be on several meshes, each of which has all of it, such as the slices of a larger mesh: FSDP2 leaves a
     parameter that tensor parallelism does not shard on the slice of its rank.
 
     Args:
         described: for each rank, [name, mesh, *rest] for each of its tensors; a mesh of None is a tensor that is whole
             on each of the ranks that have it.
         replicas: the axis of the mesh of those ranks.
-        differ: what to say of a name, a rank and what it has of it, and another rank and what that has.
+        differ: makes the message from a name, a rank and what it has of it, and another rank and what that has.
 
     Raises:
         ValueError: ranks that have different tensors under one name; meshes that overlap.

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed.tensor import DTensor
 
-# By what has them. Groups: PyTorch makes none over the ranks of some meshes only, by a name of one's own, nor any over
+# By owner. Groups: PyTorch makes none over the ranks of some meshes only, under a name of our own, nor any over
 # the processes of several jobs. Without the others neither DTensors nor groups can be told apart from their names.
 REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch, ("_disable_dynamo",)),
@@ -104,7 +104,7 @@ def spec_of(dtensor: DTensor) -> DTensorSpec:
 
 
 def local_of(dtensor: DTensor) -> torch.Tensor:
-    """As it is: no gradient, and no collective that is waited for."""
+    """As it is: without a gradient, and without waiting for a collective."""
     return dtensor._local_tensor
 
 
@@ -114,7 +114,7 @@ def schema_of(operator: Any) -> Any:
 
 
 class DispatchMode(TorchDispatchMode):
-    """Without the wrapper for the compiler that costs more than a recorded operator, and imports it."""
+    """Without the compiler's wrapper, which costs more than a recorded operator, and imports the compiler."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -126,7 +126,7 @@ straight_to_dispatch = torch._C._disabled_torch_function_impl
 
 
 def make_wrapper(cls: type, like: torch.Tensor, device: torch.device) -> Any:
-    """A tensor of a subclass that has no memory: with the shape, strides and dtype of another one, on any device."""
+    """A tensor of a subclass that has no memory: with the shape, strides and dtype of `like`, on any device."""
     return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
         cls, like.size(), strides=like.stride(), storage_offset=like.storage_offset(), dtype=like.dtype, device=device
     )
@@ -144,19 +144,19 @@ def own_tensors(model: torch.nn.Module, recurse: bool = True) -> list[dict[str, 
 
 
 class FlatParameter(NamedTuple):
-    """A flat parameter of FullyShardedDataParallel: parameters one behind the other, and this rank's shard of them."""
+    """A flat parameter of FullyShardedDataParallel: parameters back to back, and this rank's shard of them."""
 
     names: list[str]  # in the whole model; tied weights have several
     shapes: list[torch.Size]
     offsets: list[int]  # of each in the flat parameter, elements
-    numel: int  # of the whole flat parameter, without what makes shards equal
+    numel: int  # of the whole flat parameter, without the padding that makes shards equal
     local: torch.Tensor
     group: dist.ProcessGroup
     mesh: Any  # the DeviceMesh that the model was given, or None
 
 
 def flat_parameters_of(module: torch.nn.Module) -> list[FlatParameter]:
-    """Those of all FullyShardedDataParallel modules in it.
+    """The flat parameters of all FullyShardedDataParallel modules in it.
 
     Raises:
         ImportError: this PyTorch lacks what flat parameters say of themselves.
@@ -191,7 +191,7 @@ def flat_parameters_of(module: torch.nn.Module) -> list[FlatParameter]:
 
 
 def storage_info(path: str, offset: int, length: int) -> Any:
-    """Where a FileSystemReader finds an item: file, first byte and bytes."""
+    """Where a FileSystemReader finds an item: file, first byte and length."""
     from torch.distributed.checkpoint.filesystem import _StorageInfo
 
     return _StorageInfo(path, offset, length)
@@ -205,7 +205,7 @@ def storage_prefix(prefix: str) -> Any:
 
 
 def default_store() -> dist.Store:
-    """Of the default group."""
+    """The store of the default group."""
     return c10d._get_default_store()
 
 
@@ -237,11 +237,11 @@ def named_group(name: str, ranks: list[int], of_host: bool, description: str) ->
 
 
 def connect_group(store: dist.Store, rank: int, ranks: int, timeout: float) -> dist.ProcessGroup:
-    """A group of so many processes, which finds itself in `store`, made without torch.distributed's own tables, where
+    """A group of `ranks` processes, which find each other in `store`, made without torch.distributed's own tables, whose
     ranks are those of the default group. Collective over them; `timeout` in seconds.
 
     Raises:
-        RuntimeError: no connection. Seen: where one fails, other ranks may stand far beyond the timeout.
+        RuntimeError: no connection. Seen: where one fails, other ranks may hang far beyond the timeout.
     """
     stall_timeout = datetime.timedelta(seconds=timeout)
     kinds = dist.ProcessGroup.BackendType
@@ -258,12 +258,12 @@ def connect_group(store: dist.Store, rank: int, ranks: int, timeout: float) -> d
 
 
 def use_group(name: str, group: dist.ProcessGroup) -> None:
-    """Operators find it by the name."""
+    """From now on operators find the group by the name."""
     group._set_group_name(c10d.GroupName(name))
     group._set_group_desc("ranks of several jobs")
     c10d._register_process_group(name, group)
 
 
 def forget_group(name: str) -> None:
-    """Operators find it no longer."""
+    """Operators no longer find the group."""
     c10d._unregister_process_group(name)

@@ -52,7 +52,7 @@ def problems_of(sources: Tensors, targets: Tensors, span: Span | None = None) ->
     """One for each name, in the order of the targets.
 
     Args:
-        span: the group whose ranks the texts of meshes count; None: device ids are global ranks.
+        span: the group whose ranks are the device ids in the texts of meshes; None: device ids are global ranks.
 
     Raises:
         ValueError: names that only one side has; another shape or dtype; a tensor that does not say where it is.

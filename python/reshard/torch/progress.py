@@ -1,4 +1,4 @@
-"""How far a load or a save is, told on the thread that called for it."""
+"""The progress of a load or a save, reported on the thread that called for it."""
 
 import sys
 import threading
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def told_of(progress: Progress, rank: int) -> Told | None:
-    """Whom to tell on this rank, if anybody.
+    """What to call on this rank; None: nothing.
 
     Raises:
         TypeError: `progress` is not a function.
@@ -34,7 +34,7 @@ def told_of(progress: Progress, rank: int) -> Told | None:
 
 
 class _Lines:
-    """A line every few seconds, and the last one of what took that long."""
+    """Prints a line every few seconds, and a last one for work that took that long."""
 
     def __init__(self) -> None:
         self._begun = self._last = time.monotonic()
@@ -50,8 +50,8 @@ class _Lines:
 
 
 def told(work: Callable[[Any], T], tell: Told | None) -> T:
-    """What `work` returns, to which a torch.classes.reshard.Progress is passed for the library to tell. It runs on
-    another thread, while this one calls `tell`; an exception here ends the work, and is raised once it has ended.
+    """Returns what `work` returns. `work` gets a torch.classes.reshard.Progress, which the library tells, and runs on
+    another thread while this one calls `tell`; an exception here ends the work, and is raised once it has ended.
     """
     if tell is None:
         return work(None)
@@ -82,7 +82,7 @@ def told(work: Callable[[Any], T], tell: Told | None) -> T:
                 progress.answer(_text(error))
                 thread.join()
     finally:
-        progress.answer("interrupted")  # of no account where it has ended
+        progress.answer("interrupted")  # ignored if it has ended
     if own is not None:
         raise own
     if errors:
@@ -95,7 +95,7 @@ def _text(error: BaseException) -> str:
 
 
 class Meter:
-    """Tells of what Python code does: the beginning, a few times a second, and the end. Raises what telling raises."""
+    """Reports progress of Python code: at the beginning, a few times a second, at the end. Raises what `tell` raises."""
 
     def __init__(self, total: int, tell: Told | None) -> None:
         self._total = total

@@ -118,14 +118,14 @@ def _prepared(handler: Callable[..., Any], prepare: Callable[[Any], Any]) -> Cal
 
 
 class Propagation:
-    """What DTensor decides of an operator's inputs and outputs, which can be replaced and put back.
+    """What DTensor decides about an operator's inputs and outputs, which can be replaced and put back.
 
-    PyTorch remembers these decisions, also in C++, for each thread. Both memories are emptied on the calling thread.
+    PyTorch caches these decisions, also in C++, for each thread. Both caches are cleared on the calling thread.
     """
 
     def replace(self, around: Callable[[Callable[[Any], Any], Any], Any], prepare: Callable[[Any], Any]) -> None:
-        """From now on a decision is around(PyTorch's own function, schema), and what is computed without one, because
-        places are known from placements, is computed of prepare(argument) for each argument."""
+        """From now on a decision is around(PyTorch's own function, schema). What is computed without one, because
+        places are known from placements, is computed from prepare(argument) for each argument."""
         propagator = _found(_PROPAGATOR)
         own, self._remembered = propagator.propagate_op_sharding_non_cached, propagator.propagate_op_sharding
 

@@ -1,4 +1,4 @@
-"""The tensors of a running job as a checkpoint, at once or behind what the job does next."""
+"""Saves the tensors of a running job as a checkpoint, at once or in the background."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def save(
 ) -> dict[str, Any]:
     """Saves a state dict as a distributed checkpoint, which torch.distributed.checkpoint.load reads too.
 
-    Each rank writes what it holds; of replicas one is written, and all ranks write about as much. The checkpoint
+    Each rank writes what it holds; of replicas one is written, and all ranks write about the same amount. The checkpoint
     appears atomically and complete, or not at all, with a sidecar, reshard.json, that has meshes, layouts and hashes.
     DTensors with a shard order are saved as they are, which torch.distributed.checkpoint.save does not support.
 
@@ -41,22 +41,22 @@ def save(
     Args:
         path: the directory to create, on a filesystem that every rank sees, or a URL such as s3://bucket/step-1000.
         state_dict: nested as in torch.distributed.checkpoint, under keys of any type that has a text. A plain tensor is
-            the same on all ranks that pass it, and one of them writes it; so are values that are not tensors, which
-            are pickled with torch.save. Tied weights are written under each of their names. A model, an optimizer
-            or another `Stateful` object is asked for its state.
+            the same on all ranks that pass it, and one of them writes it; the same holds for values that are not
+            tensors, which are pickled with torch.save. Tied weights are written under each of their names. A model,
+            an optimizer or another `Stateful` object is asked for its state.
         overwrite: atomically replace what is at the path, once the new checkpoint is complete.
         group: the process group that takes part; None means the default group.
-        progress: called with (bytes done, bytes in total) that this rank writes, on this thread: before anything is
-            written, a few times a second, and when all is, just before the checkpoint appears. What it raises, such as
-            KeyboardInterrupt, ends the save on all ranks, and is raised here. True prints a line every 5 seconds on
-            stderr, on rank 0. Ranks may differ.
-        check_replicas: of which things that several ranks pass the contents are compared before anything is written, by
-            128-bit fingerprints. "small": plain tensors and pickled values of up to 1 MiB; "all": of any size, such as
-            the weights of a model in DistributedDataParallel, and replicas of DTensors; "none": nothing, and
+        progress: called with (bytes done, bytes in total) of what this rank writes, on this thread: before anything is
+            written, a few times a second, and when all is written, just before the checkpoint appears. An exception from
+            it, such as KeyboardInterrupt, ends the save on all ranks, and is raised here. True prints a line every 5
+            seconds on stderr, on rank 0. Ranks may differ.
+        check_replicas: which things that several ranks pass are compared before anything is written, by 128-bit
+            fingerprints of their contents. "small": plain tensors and pickled values of up to 1 MiB; "all": of any size,
+            such as the weights of a model in DistributedDataParallel, and replicas of DTensors; "none": nothing, and
             what one of the ranks has is written. The same on all ranks.
-        rank_local: patterns of names (`*` is any text, `?` one character) of plain tensors and values of which each rank
-            has its own, such as ["rng*"]. Rank 2 writes its NAME as NAME.rank_2, and `load` with the same patterns gives
-            it back.
+        rank_local: patterns of names (`*` is any text, `?` one character) of plain tensors and values that each rank
+            has for itself, such as ["rng*"]. Rank 2 writes its NAME as NAME.rank_2, and `load` with the same patterns
+            gives it back.
 
     Returns:
         What this rank did: tensors, written_bytes, seconds.
@@ -77,7 +77,7 @@ def save(
 
 
 class PendingSave(Behind[dict[str, Any]]):
-    """A save that is written behind; see `save_async`."""
+    """A save in the background; see `save_async`."""
 
 
 def save_async(
@@ -90,18 +90,18 @@ def save_async(
     check_replicas: str = "small",
     rank_local: Iterable[str] = (),
 ) -> PendingSave:
-    """`save`, of the state as it is now, while the job goes on.
+    """Saves the state as it is now, as `save` does, while the job goes on.
 
         pending = reshard.save_async("step-1000", {"model": model})
         ...                                                     # the next steps
         pending.wait()
 
     Copies the state into host memory, then writes it on a thread of its own, over process groups of its own, so that
-    what the job communicates meanwhile is not in its way. One that is not done delays the next one on the same group.
-    A program that ends waits for it; an error that nobody waits for is a warning.
+    what the job communicates meanwhile is not in its way. A save that is not done delays the next one on the same group.
+    A program waits for it before it exits; an error that nobody waits for becomes a warning.
 
-    Collective; arguments and errors are those of `save`, but `progress` is called on the thread that writes. What is
-    wrong with the state is raised here, the rest where somebody waits.
+    Collective; arguments and errors are those of `save`, but `progress` is called on the thread that writes. Errors in
+    the state are raised here, all others by `wait`.
 
     Returns:
         The save, to wait for.

@@ -22,7 +22,7 @@ _OPS = (
     (dist.ReduceOp.PRODUCT, "prod"),
 )
 
-# By group itself: another one may get its name later.
+# By the group itself: another group may get its name later.
 _warm: weakref.WeakKeyDictionary[dist.ProcessGroup, set[torch.device]] = weakref.WeakKeyDictionary()
 
 
@@ -56,13 +56,13 @@ def all_to_all_4d(
 
     (2, 1): [B, s, P*h, e] -> [B, P*s, h, e], whole sequences of some heads; (1, 2) is its inverse and its gradient.
     Where P does not divide the n elements of scatter_dim, rank r gets the r-th chunk of ceil(n / P): 7 heads over 4
-    ranks are 2, 2, 2 and 1. The way back is then told how many there are:
+    ranks are 2, 2, 2 and 1. The inverse call is then given their number:
 
         q = reshard.all_to_all_4d(q, 2, 1)                                # heads [B, s, 7, e] -> [B, P*s, 2 or 1, e]
         out = reshard.all_to_all_4d(attention(q), 1, 2, gather_size=7)    # and back
 
     Args:
-        gather_size: the size of gather_dim over all ranks, of which each passes its chunk; None: all ranks pass as much.
+        gather_size: the size of gather_dim over all ranks, each of which passes its chunk; None: all pass equally much.
 
     Raises:
         ValueError: not 4 dimensions; a tensor that is not this rank's chunk of gather_size.
@@ -98,7 +98,7 @@ def all_reduce(
     x: torch.Tensor, op: str | dist.ReduceOp | dist.ReduceOp.RedOpType = "sum", group: Group = None
 ) -> torch.Tensor:
     """The elementwise reduction of all ranks' tensors, on every rank; op is "sum", "avg", "min", "max" or "prod", or
-    what torch.distributed.ReduceOp calls so. Differentiable for sum and avg, whose gradients are reduced in the same
+    the torch.distributed.ReduceOp of that name. Differentiable for sum and avg, whose gradients are reduced in the same
     way.
 
     Raises:

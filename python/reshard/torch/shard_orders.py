@@ -1,4 +1,4 @@
-"""What DTensor's operators make of tensors whose shards are in another order than left to right."""
+"""What DTensor's operators make of tensors whose shards are in an order other than left to right."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from .private_pytorch import DTensorSpec, ShardOrder, pytree, schema_of, spec_of
 
 Schema = Any  # PyTorch's OpSchema: an operator, and the specs among its arguments
 _aten = torch.ops.aten
-# Element for element, too, though PyTorch does not tag them so.
+# Element for element, too, though PyTorch does not tag them as such.
 _ELEMENTWISE = {
     _aten.clone.default,
     _aten.contiguous.default,
@@ -110,8 +110,8 @@ def _is_of_lists(op: Any) -> bool:
 
 
 def _follow(schema: Schema, sharding: Any, written: list[DTensorSpec]) -> bool:
-    """Whether all inputs and outputs can have the order of one of the inputs, which they are then given. Of an operator
-    on lists that is so for the i-th of every list, each i for itself."""
+    """Whether all inputs and outputs can have the order of one of the inputs, which they are then given. For an operator
+    on lists, this applies to the i-th of every list, each i for itself."""
     of_lists = _is_of_lists(schema.op)
 
     def column(argument: object) -> list[object]:

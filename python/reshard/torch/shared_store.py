@@ -1,4 +1,4 @@
-"""A c10d store that several jobs use, asked with a deadline: no call waits longer, whatever becomes of the server."""
+"""A c10d store that several jobs use, with a deadline: no call waits longer, whatever happens to the server."""
 
 import os
 import queue
@@ -24,7 +24,7 @@ def default_timeout() -> float:
 
 
 def clone_of(store: dist.Store) -> dist.Store:
-    """For another thread: calls of a store wait for each other, also for those that wait for a key."""
+    """For another thread: calls of one store wait for each other, even for those that wait for a key."""
     try:
         return store.clone()
     except RuntimeError:  # a store written in Python need not have it
@@ -32,19 +32,19 @@ def clone_of(store: dist.Store) -> dist.Store:
 
 
 class SharedStore:
-    """Texts by name, in a part of the store of its own. Every method raises PeerError where the store is gone or does
-    not answer within `timeout` seconds; then all later ones do, at once."""
+    """Texts by name, under a prefix of the store. Every method raises PeerError if the store is gone or does not answer
+    within `timeout` seconds; all later calls then raise at once."""
 
     def __init__(self, store: dist.Store, prefix: str, timeout: float):
         self._store = dist.PrefixStore(prefix, store)
         self.timeout = timeout
         self._lost: PeerError | None = None
-        # Calls are made on a thread of its own: a store has no deadlines for most of them.
+        # A thread of its own makes the calls: a store has no deadlines for most of them.
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future] | None] = queue.SimpleQueue()
         threading.Thread(target=_serve, args=(self._calls,), name="reshard store", daemon=True).start()
 
     def compare_set(self, key: str, expected: str, desired: str) -> str:
-        """Writes `desired` where there is `expected` ("": nothing yet), and returns what is there then."""
+        """Writes `desired` if the value is `expected` ("": no value yet), and returns the value afterwards."""
         return self._ask(lambda: self._store.compare_set(key, expected, desired)).decode()
 
     def set(self, key: str, value: str) -> None:
@@ -57,19 +57,19 @@ class SharedStore:
         return "" if text == _NOTHING else text
 
     def add(self, key: str, amount: int) -> int:
-        """The number after adding to it."""
+        """Adds to the number, and returns the sum."""
         return self._ask(lambda: self._store.add(key, amount))
 
     def has(self, keys: Sequence[str]) -> bool:
-        """Whether there is something under each of them."""
+        """Whether each of them has a value."""
         return self._ask(lambda: self._store.check(list(keys)))
 
     def missing(self, keys: Sequence[str]) -> list[str]:
-        """Those of which nothing is there."""
+        """Those that have no value."""
         return self._ask(lambda: [key for key in keys if not self._store.check([key])])
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Does nothing where there is nothing."""
+        """Removes the keys. Does nothing for those that have no value."""
         self._ask(lambda: [self._store.delete_key(key) for key in keys])
 
     @property
@@ -97,8 +97,8 @@ class SharedStore:
 
 
 def _result(answer: Future, timeout: float) -> Any:
-    """As answer.result(timeout), but time in which this process was stopped does not count: what wakes up finds the
-    deadline long past, and the answer on its way."""
+    """Like answer.result(timeout), but time in which this process was stopped does not count: a process that wakes up
+    finds the deadline long past, and the answer on its way."""
     slices = 20
     length = timeout / slices
     while True:

@@ -3,13 +3,13 @@
 import contextlib
 import json
 import os
-import pathlib
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from ..checkpoints import json_text
 from ..errors import ExistingFileError, FileError, MissingFileError
 from ..sources.interface import Source
 from ..sources.places import at_place
@@ -90,13 +90,13 @@ def _tensors(described: list[list], numbers: list[int]) -> dict[str, StoredTenso
 
 
 def raise_reported(reported: str) -> None:
-    """Raises what the system told the library, as JSON; nothing for an empty text."""
+    """Raises the error of the system that the library reports as JSON; does nothing for an empty text."""
     if reported:
         facts_of(reported)
 
 
 def facts_of(summary: str) -> dict[str, Any]:
-    """What the library reports, or what the system told it, raised."""
+    """What the library reports; raises it if it is an error of the system."""
     facts = json.loads(summary)
     if "error" in facts:
         raise {"missing": MissingFileError, "existing": ExistingFileError, "file": FileError}[facts["error"]](facts["message"])
@@ -104,14 +104,10 @@ def facts_of(summary: str) -> dict[str, Any]:
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """The text of a recipe that is a file, or what is in one; empty for None."""
-    if recipe is None:
-        return ""
-    if isinstance(recipe, Mapping):
-        return json.dumps(recipe)
-    return pathlib.Path(recipe).read_text(encoding="utf-8")
+    """The text of a recipe, given as a file, at a path or URL, or as the contents of one; empty for None."""
+    return json_text(recipe) or ""
 
 
 def bytes_tensor(content: bytes | memoryview) -> torch.Tensor:
-    """A copy, as the library takes bytes."""
+    """A copy, in the form in which the library takes bytes."""
     return torch.frombuffer(bytearray(content), dtype=torch.uint8) if len(content) else torch.empty(0, dtype=torch.uint8)

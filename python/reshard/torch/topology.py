@@ -11,20 +11,21 @@ def set_topology(topology: Topology | None) -> None:
         reshard.set_topology("dgx-h100")
 
     From the next call on, redistributions, batches and the sequence-parallel set cross slow links as little as they
-    can: in nodes, then across them, then in nodes. Without it, and without the environment variable RESHARD_TOPOLOGY,
-    which takes a name or a file, all ranks count as equally far. `reshard.plan` of a DTensor uses it, too.
+    can: within nodes, then across them, then within nodes. Without it, and without the environment variable
+    RESHARD_TOPOLOGY, which takes a name or a file, all ranks count as equally far. `reshard.plan` of a DTensor uses it,
+    too.
 
-    Tell every rank the same. Where ranks were told something else, all get an error that names the topology. What is
-    bound already keeps its plan. `load` plans for it what it redistributes; `save` redistributes nothing.
+    Tell every rank the same. Where ranks were told different things, all get an error that names the topology. What is
+    already bound keeps its plan. `load` plans for it what it redistributes; `save` redistributes nothing.
 
     Args:
-        topology: a name such as "dgx-h100" (docs/topologies.md has all), the path of a JSON file, or what is in one, as
-            `reshard.plan` has it. Its devices are global ranks. A group sees it by the global ranks of its members; a
+        topology: a name such as "dgx-h100" (docs/topologies.md has all), the path of a JSON file, or its contents, as in
+            `reshard.plan`. Its devices are global ranks. A group sees it by the global ranks of its members; a
             level whose domains are not equally long runs of these is left out for that group. None forgets what was
-            told: RESHARD_TOPOLOGY counts again.
+            told: RESHARD_TOPOLOGY applies again.
 
     Raises:
-        ValueError: no such name, or no topology.
+        ValueError: no such name, or not a topology.
         OSError: a file that cannot be read.
     """
     if topology is None:
@@ -34,7 +35,7 @@ def set_topology(topology: Topology | None) -> None:
 
 
 def configured_topology() -> tuple[str, str] | None:
-    """The name and the JSON of what was told, or None.
+    """The name and the JSON of the topology that was set, or None.
 
     Raises:
         ValueError: RESHARD_TOPOLOGY names no topology.

@@ -7,13 +7,14 @@
     trainer = WeightTransferTrainerFactory.trainer_init(info, client=client, source=Source(model))
     trainer.send_weights()                                                  # after every update
 
-or, where servers take what a trainer publishes (reshard.publish), by load_format "reshard" and `PullingWorker`:
+or, where servers pull what a trainer publishes (reshard.publish), load_format "reshard" and `PullingWorker`:
 
     vllm serve MODEL --load-format reshard --model-loader-extra-config '{"place": "s3://bucket/policy"}'
 
-Importing reshard registers nothing: vLLM loads `register` by the entry point vllm.general_plugins of an installed
-reshard, in every process of its own; a trainer's process that uses vLLM's factory calls it. Tried with vLLM 0.32, and with 0.25, which has
-no factory for trainers: there `Transfer.trainer_init(info, client=client, source=Source(model))` takes its place.
+Importing reshard registers nothing: vLLM loads `register` through the entry point vllm.general_plugins of an installed
+reshard, in each of its own processes; a trainer's process that uses vLLM's factory calls it itself. Tested with vLLM
+0.32, and with 0.25, which has no factory for trainers: there `Transfer.trainer_init(info, client=client,
+source=Source(model))` takes its place.
 """
 
 import functools

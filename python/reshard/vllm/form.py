@@ -1,9 +1,9 @@
 """The parameters of a vLLM model in the form in which its loaders fill them.
 
-After loading vLLM rearranges many of them for its kernels: packed, transposed, quantized, or gone, where a kernel keeps a
+After loading, vLLM rearranges many of them for its kernels: packed, transposed, quantized, or gone where a kernel keeps a
 copy of its own. It remembers the form that they had before, for reloading (vllm/model_executor/model_loader/reload). A
-refit writes that form, this rank's part of it: parameters that kernels use as they are in place, others in buffers, of
-which vLLM makes what its kernels need, layer by layer.
+refit writes this rank's part of that form: in place for parameters that kernels use as they are, into buffers for the
+others. From the buffers vLLM makes what its kernels need, layer by layer.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ is_deferred_attention_layer: Callable[[torch.nn.Module], bool] = getattr(
     attention, "is_deferred_attention_layer", lambda layer: isinstance(layer, (attention.Attention, attention.MLAAttention))
 )
 
-# Whose parameters kernels use as they were loaded, but for those of CPUs.
+# Methods whose parameters kernels use as they were loaded, except kernels of CPUs.
 _AS_LOADED = {"NoneType", "UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}
 
 
 class _Layer(NamedTuple):
     module: torch.nn.Module
     tensors: dict[str, torch.Tensor]  # by their names in the module, in the form of the loaders
-    made: bool  # vLLM makes the kernels' parameters of them
+    made: bool  # vLLM makes the kernels' parameters from them
 
 
 class LoadedForm:
@@ -55,7 +55,7 @@ class LoadedForm:
             return self._model.load_weights(pairs)
 
     def finish(self) -> None:
-        """Makes what kernels use of what is in the buffers now. What they use keeps its memory."""
+        """Makes what kernels use from what is in the buffers now. What they use keeps its memory."""
         made = [layer for layer in self._layers if layer.made]
         kept: list[tuple[torch.Tensor, Any]] = []
         for layer in made:

@@ -1,4 +1,4 @@
-"""load_format "reshard": what it is told, and where it begins. The rest is imported when a model is loaded."""
+"""load_format "reshard": its options and its entry point. The rest is imported when a model is loaded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,10 +25,10 @@ class Loader(BaseModelLoader):
         self._terms = terms_of(extra if isinstance(extra, Mapping) else None)
 
     def download_model(self, model_config: Any) -> None:
-        """Nothing: what is published is taken when it is loaded."""
+        """Does nothing: what is published is taken when it is loaded."""
 
     def load_weights(self, model: torch.nn.Module, model_config: Any) -> None:
-        """Raises as reshard.pull: nothing is published there, names that are not, no copy can be read."""
+        """Raises as reshard.pull: nothing is published there, names are not published, no copy can be read."""
         from .pull import load
 
         load(self._terms, model)

@@ -1,4 +1,4 @@
-"""vLLM takes published weights by itself: when it starts, and whenever it is asked to. The trainer is not asked.
+"""vLLM takes published weights by itself: when it starts, and whenever it is asked to. The trainer takes no part.
 
     vllm serve MODEL --load-format reshard --model-loader-extra-config '{"place": "s3://bucket/policy"}'
 
@@ -47,7 +47,7 @@ _form: LoadedForm | None = None
 
 
 def load(terms: Mapping[str, Any], model: torch.nn.Module) -> None:
-    """Into a model whose parameters are as vLLM's loaders fill them."""
+    """Loads into a model whose parameters are as vLLM's loaders fill them."""
     global _taken
     taken = _Taken(terms)
     done = taken.puller(model, model.load_weights, staged=False)(wait=terms.get("wait", 0.0))
@@ -60,14 +60,14 @@ class PullingWorker:
     """worker_extension_cls: what `collective_rpc` calls in each of vLLM's workers."""
 
     def reshard_pull(self, extra: Mapping[str, Any] | None = None, wait: float = 0.0) -> int | None:
-        """Takes a version that is newer than the one it has into the running engine, while no request is in flight.
+        """Takes a version newer than the current one into the running engine, while no request is in flight.
 
         Args:
-            extra: as model_loader_extra_config, where the weights did not come by load_format "reshard", or lie elsewhere.
+            extra: as model_loader_extra_config, if load_format "reshard" did not load the weights, or they lie elsewhere.
             wait: seconds to wait for one.
 
         Returns:
-            Its number; None: there is no newer one.
+            The version's number; None: there is no newer one.
 
         Raises:
             As reshard.pull: the old weights are in place; UndeterminedError: only a part of the new ones is.

@@ -1,4 +1,4 @@
-"""The side that trains: vLLM's TrainerWeightTransferEngine, on every rank of a trainer."""
+"""The training side: vLLM's TrainerWeightTransferEngine, on every rank of a trainer."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -26,15 +26,15 @@ from ..torch.record import Export, exported
 
 @dataclasses.dataclass
 class TrainerInfo(TrainerInitInfo):
-    """Who takes part, and where they meet. The same on all ranks, but for `rank`.
+    """Who takes part, and where they meet. The same on all ranks, except `rank`.
 
     Args:
         rank: of this process among the trainers; 0 calls the engine.
         trainers, workers: processes on each side: vLLM's tensor x pipeline x data parallel ranks are the workers.
         host, port: of a store that rank 0 serves, as all processes reach it; by default this machine's name, and a port
-            that rank 0 chooses, which trainers of several processes learn over their default group.
-        store: of a server that is there already, in place of host and port: (host, port). It survives rank 0.
-        memory_limit: bytes beside the weights, of each rank.
+            that rank 0 chooses, which the other trainers learn over their default group.
+        store: (host, port) of a server that already runs, in place of host and port. It outlives rank 0.
+        memory_limit: bytes beyond the weights, on each rank.
     """
 
     backend: ClassVar[str] = "reshard"
@@ -55,8 +55,8 @@ class Source(WeightSource):
     Args:
         tensors: a model, or a flat dict.
         export: where vLLM expects other names or forms than the trainer's: what makes a checkpoint's tensors, as vLLM
-            reads them, of a dict of whole tensors. It is recorded, and nothing is made whole (see reshard.Refit). By
-            default what transformers' save_pretrained does, for a model of transformers.
+            reads them, from a dict of whole tensors. It is recorded, and nothing is made whole (see reshard.Refit). By
+            default what save_pretrained does, for a transformers model.
     """
 
     def __init__(self, tensors: Tensors, export: Export | None = None):
@@ -97,10 +97,10 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
     def trainer_init(
         cls, init_info: TrainerInfo, *, client: VLLMWeightSyncClient, source: WeightSource | Tensors | None = None
     ) -> "Transfer":
-        """Meets the workers, and plans. Collective over the trainers. After a failure it is called again.
+        """Meets the workers, and plans. Collective over the trainers. After a failure, call it again.
 
         Args:
-            source: a Source, or a model or dict of which one is made.
+            source: a Source, or a model or dict from which one is made.
 
         Raises:
             ValueError: another WeightSource, which gathers whole tensors.
@@ -113,7 +113,7 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
         return cls(init_info, client, source)
 
     def send_weights(self, *, changed_only: bool = False, weight_version: str | None = None) -> int:
-        """One version into all workers. Collective over the trainers.
+        """Sends one version to all workers. Collective over the trainers.
 
         Args:
             changed_only: leaves out what has not changed since the last call; the same on all ranks.
@@ -123,7 +123,7 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
             The version's number, counted over all updates in the store.
 
         Raises:
-            As reshard.Refit, or the client: the old weights are in place everywhere, or it says what has happened.
+            As reshard.Refit, or the client: the old weights are in place everywhere, or the error says what has happened.
         """
         if self.is_sender:
             self._start()
@@ -137,7 +137,7 @@ class Transfer(TrainerWeightTransferEngine[TrainerInfo]):
         try:
             self.client.start_weight_update()
         except Exception as error:
-            # A trainer that was lost has left its update open, of which all workers have finished their part, or none has.
+            # A lost trainer has left its update open: either all workers have finished their part of it, or none has.
             try:
                 self.client.finish_weight_update()
             except Exception:

@@ -1,4 +1,4 @@
-"""vLLM 0.25, whose interface has no side of the trainer: what trainer.py takes of later ones."""
+"""vLLM 0.25, whose interface has no trainer side: what trainer.py takes from later versions."""
 
 import dataclasses
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -37,7 +37,7 @@ class TrainerInitInfo:
 
 
 class TrainerWeightTransferEngine(Generic[T]):
-    """The side of the trainer."""
+    """The trainer side."""
 
     def __init__(self, *, client: VLLMWeightSyncClient, source: WeightSource, is_sender: bool):
         self.client, self.source, self.is_sender = client, source, is_sender

@@ -1,4 +1,4 @@
-"""The side that serves: an engine of vLLM's, in each of its workers."""
+"""The serving side: a vLLM engine, in each of its workers."""
 
 import dataclasses
 import datetime
@@ -20,14 +20,14 @@ from .form import LoadedForm
 
 @dataclasses.dataclass
 class InitInfo(WeightTransferInitInfo):
-    """Where the jobs meet, as the trainer says it."""
+    """Where the jobs meet, as the trainer says."""
 
     host: str
     port: int
     rank_offset: int  # trainers, whose ranks come first
     world_size: int  # trainers and workers
     name: str = "vllm"
-    memory_limit: int | None = None  # bytes beside the weights, of each rank
+    memory_limit: int | None = None  # bytes beyond the weights, on each rank
 
 
 @dataclasses.dataclass
@@ -55,7 +55,7 @@ class Engine(WeightTransferEngine[InitInfo, UpdateInfo]):
     _form: LoadedForm | None = None
 
     def init_transfer_engine(self, init_info: InitInfo) -> None:
-        """Meets the trainers, and plans. Again after a failure: all meet in a new group."""
+        """Meets the trainers, and plans. Called again after a failure: all then meet in a new group."""
         self.shutdown()
         parallel = self.parallel_config
         rank = init_info.rank_offset + parallel.data_parallel_index * parallel.world_size + parallel.rank
@@ -75,7 +75,7 @@ class Engine(WeightTransferEngine[InitInfo, UpdateInfo]):
 
     @property
     def refit(self) -> Refit:
-        """What says what is moved, what the loader ignores, and how long it took.
+        """The Refit, which says what is moved, what the loader ignores, and how long it took.
 
         Raises:
             RuntimeError: init_transfer_engine was not called, or failed.
@@ -85,30 +85,30 @@ class Engine(WeightTransferEngine[InitInfo, UpdateInfo]):
         return self._refit
 
     def start_weight_update(self) -> None:
-        """Nothing: an update is staged first, and touches no parameter before all ranks have it."""
+        """Does nothing: an update is staged first, and touches no parameter before all ranks have it."""
 
     def update_weights(self, update_info: dict) -> None:
         self.receive_weights(self.parse_update_info(update_info))
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
-        """One version of all weights.
+        """Receives one version of all weights.
 
         Raises:
-            As reshard.Refit: the old weights are in place everywhere, or it names who has not finished.
+            As reshard.Refit: the old weights are in place everywhere, or the error names who has not finished.
         """
         self.refit(changed_only=update_info.changed_only)
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
 
     def finish_weight_update(self) -> None:
-        """Nothing: the version is installed."""
+        """Does nothing: the version is already installed."""
 
     @staticmethod
     def trainer_send_weights(iterator: Any, trainer_args: Mapping[str, Any]) -> None:
         """What trainers of vLLM 0.25 call: send_weights of a `Transfer`. Collective over the trainers.
 
         Args:
-            iterator: nothing; the weights are those of the Transfer's source.
+            iterator: ignored; the weights are those of the Transfer's source.
             trainer_args: "trainer", the Transfer, and what its send_weights takes.
         """
         options = dict(trainer_args)

@@ -51,7 +51,7 @@ int ReadRules(const CheckpointFlags& flags, std::optional<LayoutRules>* rules) {
   return kOk;
 }
 
-// What comes along from beside the source, and what does not. Long lists are cut: --json has them.
+// What is copied along with the tensors, and what is not. Long lists are cut: --json has them.
 std::string BesideText(const ConvertSummary& summary) {
   constexpr size_t kShown = 12;
   std::string text;
@@ -97,7 +97,7 @@ std::string NotSelectedText(const ConvertSummary& summary) {
   return text;
 }
 
-// One line for each tensor: what it is called, is made of, and is.
+// One line per tensor: its name, what it is, and what it is made of.
 std::string PlannedText(const std::vector<PlannedTensor>& planned) {
   std::string text;
   for (const PlannedTensor& tensor : planned) {
@@ -110,7 +110,7 @@ std::string PlannedText(const std::vector<PlannedTensor>& planned) {
   return text;
 }
 
-// What has become of names, and what the next program will see of them.
+// How names changed, and which ones the next program will see.
 std::string NamesText(const ConvertSummary& summary) {
   std::string text;
   for (const Wrapper& wrapper : summary.taken_off) {
@@ -127,7 +127,7 @@ std::string NamesText(const ConvertSummary& summary) {
   return text;
 }
 
-// Its destination is one, where space has no bounds.
+// Whether the destination is a store, where space has no bounds.
 bool IsStore(const ConvertSummary& summary) { return summary.free_bytes == std::numeric_limits<int64_t>::max(); }
 
 std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& flags, const WorkerOf& worker) {
@@ -151,7 +151,7 @@ std::string ReportText(const ConvertSummary& summary, const CheckpointFlags& fla
   if (dry_run) return text + "dry run: nothing was written\n";
   if (summary.kept_bytes > 0)
     absl::StrAppendFormat(&text, "%s kept from the interrupted run\n", HumanBytes(summary.kept_bytes));
-  // With several workers the time includes the wait for the others, which wrote meanwhile.
+  // With several workers the time includes waiting for the others, which write meanwhile.
   absl::StrAppendFormat(&text, "written in %.2f s, %s/s", summary.seconds,
                         HumanBytes(std::llround(static_cast<double>(summary.bytes) / std::max(1e-9, summary.seconds))));
   if (flags.verify && summary.committed) text += ", read back and compared: equal";
@@ -174,11 +174,11 @@ int ReadFormat(const CheckpointFlags& flags, ConvertOptions* options) {
   return kOk;
 }
 
-// Names what runs that were interrupted have left beside the destination, and nobody works in.
+// Names the staging directories that interrupted runs left beside the destination and that no run is using.
 void SayWhatIsLeft(const std::string& destination) {
   if (!StoreSchemeOf(destination).empty()) return;  // looking takes long there
   const absl::StatusOr<std::vector<StaleStaging>> stale_staging = FindStaleStaging(destination);
-  if (!stale_staging.ok()) return;  // it was only to be said
+  if (!stale_staging.ok()) return;  // this is only a note
   for (const StaleStaging& stale : *stale_staging) {
     if (stale.alive) continue;
     Note(absl::StrCat("reshard: an interrupted run has left ", Printable(stale.path),

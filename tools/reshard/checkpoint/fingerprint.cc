@@ -22,7 +22,7 @@ struct FingerprintFlags {
   SelectionFlags what;
 };
 
-// As the sums of files are printed.
+// The format in which checksum tools print the sums of files.
 std::string LineOf(const ContentFingerprint& fingerprint, std::string_view of) {
   return absl::StrCat(ToString(fingerprint), "  ", Printable(of), "\n");
 }

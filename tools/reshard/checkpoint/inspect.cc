@@ -20,7 +20,7 @@ struct InspectCommand {
   bool json = false, chunks = false;
 };
 
-// Says what of the listing cannot be taken as it stands. Returns an exit code, kOk where all can.
+// Reports what in the listing cannot be taken as it is. Returns an exit code, kOk if all can.
 int SayWhatIsWrong(const Listing& listing) {
   constexpr size_t kShown = 10;
   const Catalog& catalog = *listing.catalog;

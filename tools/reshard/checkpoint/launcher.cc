@@ -15,7 +15,7 @@ struct Launcher {
   const char* name;
   const char* id;    // the variable that numbers this process
   const char* size;  // the variable that counts the processes of this launch; null: there is none
-  // Set where `size` speaks of this very process; null: it always does.
+  // The variable that is set if `size` is about this very process; null: it always is.
   const char* only_with;
 };
 

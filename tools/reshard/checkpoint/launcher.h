@@ -1,4 +1,4 @@
-// Which worker of how many this process is, as the program that launched it says in environment variables.
+// Which worker of how many this process is, according to its launcher's environment variables.
 #ifndef RESHARD_TOOLS_RESHARD_CHECKPOINT_LAUNCHER_H_
 #define RESHARD_TOOLS_RESHARD_CHECKPOINT_LAUNCHER_H_
 

@@ -6,7 +6,7 @@
 //     embed.weight  bf16  [21, 8]  2 chunks  row blocks of 11  336 B  2 files
 //     proj.weight   f32   [8, 14]  2 chunks  column blocks of 7  448 B  2 files
 //
-// A layout that is recorded takes the place of the blocks: "[<dp>21, 8] over {dp:2}".
+// A recorded layout replaces the blocks: "[<dp>21, 8] over {dp:2}".
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -23,7 +23,7 @@
 namespace reshard::tool {
 namespace {
 
-// One step of a name: numbers come first and in their order, so that layer 10 follows layer 9.
+// One step of a name: numbers sort first, by value, so that layer 10 follows layer 9.
 struct Step {
   bool is_text = false;
   int64_t number = 0;
@@ -41,7 +41,8 @@ Step StepOf(std::string_view text) {
   return step;
 }
 
-// The rest of a name with more steps is one step, so that the cost of a name made of dots is linear in its length.
+// A name with more steps ends with the rest as one step, so that the cost of a name made of dots is linear in its
+// length.
 constexpr size_t kMostSteps = 64;
 
 std::vector<Step> StepsOf(const Catalog& catalog, std::string_view name) {
@@ -185,7 +186,7 @@ class Tree {
   std::vector<Leaf> leaves_;  // sorted
 };
 
-// What belongs to the checkpoint beside tensors and byte items.
+// What belongs to the checkpoint besides tensors and byte items.
 std::string BesideText(const Listing& listing) {
   std::vector<std::string> attributes, files, left;
   for (const Catalog::Attribute* const attribute : listing.attributes) {

@@ -79,7 +79,7 @@ int SelectionFlags::ReadDTypes() {
     }
   }
   if (others.size() > 1) return Fail(kUsage, "--dtype without a pattern is given twice");
-  // What the command line says comes before what the recipe says.
+  // The command line takes precedence over the recipe.
   patterns.insert(patterns.end(), others.begin(), others.end());
   casts_ = std::move(patterns);
   return kOk;

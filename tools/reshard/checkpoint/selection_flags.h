@@ -1,6 +1,5 @@
-// The flags of `reshard checkpoint`, `reshard verify` and `reshard fingerprint` that say which tensors, byte items and
-// auxiliary files of the source are meant, what the tensors and items are called in the result, and what tensors are
-// made of them.
+// The flags of `reshard checkpoint`, `reshard verify` and `reshard fingerprint` that select tensors, byte items and
+// auxiliary files of the source, name the tensors and items in the result, and say what tensors are made of them.
 #ifndef RESHARD_TOOLS_RESHARD_CHECKPOINT_SELECTION_FLAGS_H_
 #define RESHARD_TOOLS_RESHARD_CHECKPOINT_SELECTION_FLAGS_H_
 
@@ -18,12 +17,12 @@ struct SelectionFlags {
   Recipe recipe;
   AuxiliaryFileTerms side_files;
 
-  // `source` is what the flags' help calls the checkpoint that they are about.
+  // `source` is the name of the checkpoint in the flags' help.
   void Declare(CLI::App& app, const std::string& source);
-  // Those about auxiliary files, for commands that look at them.
+  // The flags about auxiliary files, for commands that look at them.
   void DeclareAuxiliaryFiles(CLI::App& app, const std::string& source);
-  // After the command line was read: completes `recipe`, from the file that is named, too. Returns an exit code, kOk if
-  // all is well.
+  // Called after the command line is read: completes `recipe`, also from the recipe file if one is named. Returns an
+  // exit code, kOk if all is well.
   int Parse();
 
  private:

@@ -1,4 +1,4 @@
-// Says which checkpoint is read where another one than the path that was given.
+// Says which checkpoint is read if it is not the path that was given.
 #ifndef RESHARD_TOOLS_RESHARD_CHECKPOINT_WHAT_IS_MEANT_H_
 #define RESHARD_TOOLS_RESHARD_CHECKPOINT_WHAT_IS_MEANT_H_
 
@@ -6,8 +6,8 @@
 
 namespace reshard::tool {
 
-// Notes on stderr that the file at `path` is only a part of a checkpoint, and which one is read instead; nothing where
-// what is at the path is read.
+// If the file at `path` is only a part of a checkpoint, notes so on stderr, and which checkpoint is read instead.
+// Otherwise prints nothing.
 void SayWhatIsMeant(const std::string& path);
 
 }  // namespace reshard::tool

@@ -1,4 +1,4 @@
-// Which commit this program was built from. Its source is written by the build (commit.cmake).
+// Which commit this program was built from. The build writes the source file (commit.cmake).
 #ifndef RESHARD_TOOLS_RESHARD_DOCTOR_COMMIT_H_
 #define RESHARD_TOOLS_RESHARD_DOCTOR_COMMIT_H_
 

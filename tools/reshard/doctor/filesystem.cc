@@ -11,7 +11,7 @@
 namespace reshard::doctor {
 namespace {
 
-// While it lives, what asks the process to end waits: nothing is left behind.
+// While it lives, signals that would end the process wait, so that nothing is left behind.
 class UntilDone {
  public:
   UntilDone() {

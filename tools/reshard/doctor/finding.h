@@ -1,4 +1,4 @@
-// What was found out about a machine: one fact a line, in text and in JSON.
+// Findings about a machine: one fact per line, in text and in JSON.
 #ifndef RESHARD_TOOLS_RESHARD_DOCTOR_FINDING_H_
 #define RESHARD_TOOLS_RESHARD_DOCTOR_FINDING_H_
 
@@ -17,7 +17,7 @@ struct Finding {
   std::string subject;  // "NCCL"
   State state = State::kFact;
   std::string detail;  // "2.28.9, from /usr/lib/libnccl.so.2"
-  std::string remedy;  // of what is missing: what it costs, or how to get it
+  std::string remedy;  // if it is missing: what that costs, or how to get it
 };
 
 struct Section {

@@ -46,7 +46,7 @@ std::vector<Finding> Gpus() {
           {"CUDA driver", State::kThere, absl::StrCat("for CUDA ", CudaVersionText(list->driver_version)), ""}};
 }
 
-// PyTorch brings a copy, which its processes use: for them it need not be where the loader finds it.
+// PyTorch ships a copy, which its processes use: for them NCCL need not be where the loader finds it.
 Finding Nccl(const std::vector<std::string>& folders) {
   const absl::StatusOr<const NcclApi*> api = LoadNcclApi();
   if (api.ok()) {

@@ -39,7 +39,7 @@ int64_t KibibytesOf(const std::string& key) {
   return absl::SimpleAtoi(text.substr(0, text.find(' ')), &number) ? number * 1024 : 0;
 }
 
-// The most that the processes of this control group may use; 0 where there is no such limit.
+// The memory limit of this process's control group, in bytes; 0 if there is none.
 int64_t GroupLimit() {
   int64_t bytes = 0;
   for (const char* const path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {

@@ -1,4 +1,4 @@
-// Which packages the Python of a user has, from the names of files: nothing is run.
+// Which packages a user's Python has, judging by file names: nothing is run.
 #ifndef RESHARD_TOOLS_RESHARD_DOCTOR_PYTHON_PACKAGES_H_
 #define RESHARD_TOOLS_RESHARD_DOCTOR_PYTHON_PACKAGES_H_
 
@@ -10,10 +10,10 @@ namespace reshard::doctor {
 
 struct PythonPackage {
   std::string version;  // "2.11.0"
-  std::string folder;   // that it lies in: .../site-packages
+  std::string folder;   // that contains it: .../site-packages
 };
 
-// The folders of packages of the active virtual environment, of the Python in PATH, and of the one that this program is
+// The package folders of the active virtual environment, of the Python in PATH, and of the prefix that this program is
 // installed in, in this order.
 std::vector<std::string> PackageFolders();
 // The first of `folders` that has the distribution `name`.

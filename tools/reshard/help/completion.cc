@@ -19,7 +19,7 @@ std::vector<Flag> FlagsOf(const Outline& outline) {
   return flags;
 }
 
-// What may stand in the place of the argument: the words of `help` are those that it explains.
+// The words that the argument may be: for `help`, those that it explains.
 std::vector<std::string> WordsFor(const Flag& argument, const std::vector<Outline>& subcommands,
                                   const std::vector<Topic>& topics) {
   if (argument.value != "TOPIC") return argument.Choices();
@@ -40,12 +40,12 @@ bool AnyTakesPath(const std::vector<Flag>& flags) {
   return false;
 }
 
-// In a specification of zsh's _arguments, what would end the part.
+// Escapes what would end a part of a specification for zsh's _arguments.
 std::string ZshPart(const std::string& text) {
   return absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"[", "\\["}, {"]", "\\]"}, {":", "\\:"}});
 }
 
-// What zsh does for a value: the words, or paths, or nothing.
+// What zsh completes for a value: words, paths, or nothing.
 std::string ZshAction(const Flag& flag, const std::vector<std::string>& words) {
   if (!words.empty() && !flag.TakesPath()) return absl::StrCat("(", absl::StrJoin(words, " "), ")");
   if (!words.empty())

@@ -1,4 +1,4 @@
-// What a shell completes: subcommands, flags, and the words that a flag chooses from; paths where a path may stand.
+// What a shell completes: subcommands, flags, and the words that a flag chooses from; paths where a path is accepted.
 #ifndef RESHARD_TOOLS_RESHARD_HELP_COMPLETION_H_
 #define RESHARD_TOOLS_RESHARD_HELP_COMPLETION_H_
 
@@ -10,7 +10,7 @@
 
 namespace reshard::help {
 
-// Scripts for the shells, which need nothing but themselves: they never run the command.
+// Self-contained scripts for the shells: they never run the command.
 std::string BashCompletion(const Outline& outline, const std::vector<Outline>& subcommands,
                            const std::vector<Topic>& topics);
 std::string ZshCompletion(const Outline& outline, const std::vector<Outline>& subcommands,

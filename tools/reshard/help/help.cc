@@ -1,4 +1,4 @@
-// reshard help, and reshard completion: what is known of the command itself, as texts.
+// reshard help and reshard completion: what the command knows about itself, as text.
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -33,7 +33,7 @@ int WriteManPages(const CLI::App& app, const std::string& folder) {
 }
 
 int RunHelp(const CLI::App& app, const std::optional<std::string>& about) {
-  // Not app.help(), which is that of the subcommand that was given: this one.
+  // Not app.help(), which prints the help of the subcommand that was given: this one.
   const auto page = [&app](const CLI::App& of) {
     return Print(app.get_formatter()->make_help(&of, "", CLI::AppFormatMode::Normal));
   };

@@ -28,7 +28,7 @@ std::string Verbatim(std::string_view text) {
 }
 
 std::string Head(const std::string& page, int section, std::string_view meaning) {
-  // Ragged on the right: a list of values is too long a word to be adjusted.
+  // Ragged right: a list of values is too long a word to justify.
   return absl::StrCat(".TH ", absl::AsciiStrToUpper(Escaped(page)), " ", section, " \"\" \"reshard ", Version(),
                       "\" \"reshard\"\n.ad l\n.SH NAME\n", Escaped(page), " \\- ", Escaped(meaning), "\n");
 }

@@ -16,7 +16,7 @@ struct ManPage {
   std::string text;
 };
 
-// Of the command, of each of its subcommands, and of each topic.
+// The pages of the command, of each of its subcommands, and of each topic.
 std::vector<ManPage> ManPages(const Outline& outline, const std::vector<Outline>& subcommands,
                               const std::vector<Topic>& topics);
 

@@ -48,7 +48,7 @@ std::vector<std::string> Flag::Choices() const {
   if (value == "DTYPE" || value == "[PATTERN=]DTYPE") return absl::StrSplit(KnownDTypes(), ", ");
   if (value.find('|') == std::string::npos) return {};
   std::vector<std::string> words = absl::StrSplit(value, '|');
-  // FILE and the like stand for something else.
+  // FILE and the like are placeholders.
   words.erase(std::remove_if(words.begin(), words.end(), [](const std::string& word) { return word[0] <= 'Z'; }),
               words.end());
   return words;

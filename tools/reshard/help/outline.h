@@ -1,5 +1,5 @@
-// What a subcommand accepts, read from its definition in CLI11: the one source of its help, its man page, and what
-// shells complete.
+// What a subcommand accepts, read from its definition in CLI11: the single source of its help, its man page and its
+// shell completion.
 #ifndef RESHARD_TOOLS_RESHARD_HELP_OUTLINE_H_
 #define RESHARD_TOOLS_RESHARD_HELP_OUTLINE_H_
 
@@ -13,14 +13,14 @@ namespace reshard::help {
 struct Flag {
   std::vector<std::string> names;  // as one types them, the long one first: --quiet, -q; of an argument its name: MESH
   std::string value;      // what follows, by its kind: FILE, MESH, BYTES, or the words to choose from: time|bytes
-  std::string initially;  // what counts where it is not given; may be empty
+  std::string initially;  // the default; may be empty
   std::string meaning;
   bool required = false;
   bool repeats = false;
 
-  // The words to choose from, those that `value` lists or the dtypes; empty where there are none.
+  // The words to choose from: those that `value` lists, or the dtypes; empty if there are none.
   std::vector<std::string> Choices() const;
-  // Whether a path may stand there.
+  // Whether the value may be a path.
   bool TakesPath() const;
 };
 
@@ -29,14 +29,14 @@ struct FlagGroup {
   std::vector<Flag> flags;
 };
 
-// A command that does something, and what is then said of it.
+// A command line, and what it is for.
 struct Example {
   std::string purpose;  // what it is for; may be empty
   std::string command;  // a line for a shell
 };
 
 struct Outline {
-  std::string name;  // plan; of the command itself: reshard
+  std::string name;  // plan; for the command itself: reshard
   std::vector<std::string> aliases;
   std::string meaning;  // one line
   std::string section;  // under which the command lists it

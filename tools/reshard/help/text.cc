@@ -13,7 +13,7 @@
 namespace reshard::help {
 namespace {
 
-// Columns of what is to the left of meanings; what is wider has its meaning below.
+// Columns to the left of meanings; an entry that is wider has its meaning below.
 constexpr size_t kIndent = 2, kWidestLeft = 26;
 
 class Page {
@@ -50,7 +50,7 @@ class Page {
   std::string text_;
 };
 
-// Where meanings begin: the same column in the whole page.
+// The column where meanings begin, the same for the whole page.
 size_t ColumnFor(const std::vector<std::string>& lefts) {
   size_t widest = 0;
   for (const std::string& left : lefts) {

@@ -21,7 +21,7 @@ std::string UsageOf(const Outline& outline);
 // How a flag is written: "--quiet, -q", "--svg FILE".
 std::string Written(const Flag& flag);
 
-// The help of a subcommand, of `width` columns; `styled` for terminals that know bold.
+// The help of a subcommand, of `width` columns; `styled` for terminals that show bold.
 std::string HelpText(const Outline& outline, size_t width, bool styled);
 // The help of the command itself: what it is, its subcommands by section, and its topics.
 std::string OverviewText(const Outline& outline, const std::vector<Outline>& subcommands, size_t width, bool styled);

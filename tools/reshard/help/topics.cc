@@ -79,7 +79,9 @@ share exchanges, and replicas share the sending.
 constexpr std::string_view kCheckpoints =
     R"(Read: directories of PyTorch's distributed checkpoints (.distcp), safetensors
 with or without an index, Hugging Face's .bin sets, files of torch.save (.pt,
-.pth, .ckpt, .bin), one file per rank with DTensors; on disk or https.
+.pth, .ckpt, .bin), one file per rank with DTensors, DeepSpeed, Megatron's
+legacy format; with Python packages Orbax, Zarr, GGUF, HDF5, NumPy. On disk, at
+https or in an object store (s3://, gs://, az://, hf://).
 Written: dcp, safetensors, and orbax for JAX; --to hf is what from_pretrained
 loads: weights alone, under the names of the bare model, with an index.
 
@@ -87,8 +89,8 @@ A file that is only a part of a checkpoint (an index, .metadata, one shard of
 several) means the checkpoint.
 
 Nothing in a file is ever executed. Values that are not plain data are listed,
-and never passed on. Results appear at once and whole; a run that was
-interrupted goes on with --resume.
+and never passed on. Results appear at once and whole; the same
+command continues a run that was interrupted.
 
   reshard inspect step-1000
   reshard convert step-1000 exported --to hf

@@ -8,7 +8,7 @@
 namespace reshard::help {
 
 struct Topic {
-  std::string_view name;     // as one asks for it
+  std::string_view name;     // as `reshard help` takes it
   std::string_view meaning;  // one line
   std::string_view
       text;  // of at most 80 columns and a screen of 24 lines; lines that begin with "  reshard" can be run

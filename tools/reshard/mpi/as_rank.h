@@ -1,4 +1,4 @@
-// What the subcommands that run over MPI do alike.
+// What the subcommands that run over MPI share.
 #ifndef RESHARD_TOOLS_RESHARD_MPI_AS_RANK_H_
 #define RESHARD_TOOLS_RESHARD_MPI_AS_RANK_H_
 
@@ -13,13 +13,13 @@ namespace reshard::tool {
 // Calls work(communicator, rank, ranks) in an MPI program, and returns its exit code.
 int AsRank(const std::function<int(Communicator& comm, int rank, int ranks)>& work);
 
-// When all ranks have the error, and are still there, one says it. Otherwise each that can does, and the program ends
-// without waiting for those that cannot. Returns the code.
+// If all ranks have the error and are still alive, one of them prints it. Otherwise each rank that can prints it, and
+// the program ends without waiting for the others. Returns the code.
 int FailAsRank(const absl::Status& status, int code, Communicator& comm, int rank);
 
-// Collective, and without a deadline. Of each number the largest that any rank has; in ascending order.
+// Collective, and without a deadline. For each number, the largest of any rank; in ascending order.
 std::vector<double> LargestSorted(std::vector<double> seconds);
-// Requires a number.
+// Requires at least one number.
 double MedianOf(const std::vector<double>& sorted);
 
 }  // namespace reshard::tool

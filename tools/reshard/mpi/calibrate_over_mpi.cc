@@ -11,8 +11,8 @@
 namespace reshard::tool {
 namespace {
 
-// The nodes as the hosts of the processes say it. Collective. InvalidArgument, on every rank, where the processes of a
-// host are not consecutive ranks, or some hosts have more than others.
+// The nodes, derived from the hosts of the processes. Collective. InvalidArgument, on every rank, if the processes of a
+// host are not consecutive ranks, or some hosts have more processes than others.
 absl::StatusOr<CalibratedJob> FindNodes(int rank, int ranks) {
   MPI_Comm host = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host);
@@ -49,7 +49,7 @@ absl::StatusOr<CalibratedJob> JobOf(const CalibrateCommand& command, int rank, i
   return job;
 }
 
-// Of the slowest rank, the median.
+// The median time of the slowest rank.
 absl::StatusOr<double> SecondsOf(const Probe& probe, Communicator& comm, int64_t repeat) {
   PlanOptions options;
   options.ops = OpSet::None().with(Op::kAllToAll);
@@ -57,7 +57,7 @@ absl::StatusOr<double> SecondsOf(const Probe& probe, Communicator& comm, int64_t
   if (!plan.ok()) return plan.status();
   RunOptions run;
   run.verify = false;
-  run.repeat = probe.is_large ? repeat : 10 * repeat;  // the differences of short ones count
+  run.repeat = probe.is_large ? repeat : 10 * repeat;  // the differences between short ones count
   const auto found = RunPlanOnRank(*plan, comm, run);
   if (!found.ok()) return found.status();
   return MedianOf(LargestSorted(found->seconds));

@@ -40,7 +40,7 @@ int64_t LargerFragment(const Plan& plan, int64_t rank) {
   return bytes;
 }
 
-// Collective, and without a deadline: when all ranks have come here.
+// Collective, and without a deadline: returns when all ranks have called it.
 MpiReport Together(const Plan& plan, const RankReport& own, const RunCommand& command, int rank, int ranks) {
   MpiReport out;
   out.processes = ranks;
@@ -75,7 +75,7 @@ absl::Status CheckProcesses(const Plan& plan, const Communicator& comm) {
 }
 
 int RunAsRank(const RunCommand& command, Communicator& comm, int rank, int ranks) {
-  // All processes read the same arguments, so that one of them says what is wrong; but a file may lack on one host.
+  // All processes read the same arguments, so one of them says what is wrong; but a file may be missing on one host.
   PlanOrCode planned;
   absl::Status own;
   {

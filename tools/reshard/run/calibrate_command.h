@@ -1,4 +1,4 @@
-// `reshard calibrate`: what was asked for, and what is printed.
+// `reshard calibrate`: the request, and what is printed.
 #ifndef RESHARD_TOOLS_RESHARD_RUN_CALIBRATE_COMMAND_H_
 #define RESHARD_TOOLS_RESHARD_RUN_CALIBRATE_COMMAND_H_
 
@@ -20,12 +20,12 @@ struct CalibrateCommand {
   bool json = false;
 };
 
-// Writes the topology to the file, if any, and prints it, with --json without the table. Returns the exit code.
+// Writes the topology to the file, if any, and prints it; --json leaves out the table. Returns the exit code.
 int PrintCalibration(const CalibrateCommand& command, const CalibratedJob& job, absl::Span<const Probe> probes,
                      absl::Span<const double> seconds, const Topology& topology);
 
-// Measures between the processes of an MPI program, of which this is one, and returns the exit code. As RunOverMpi, it
-// becomes the program reshard-mpi.
+// Measures between the processes of the MPI program that this process belongs to. Returns the exit code. Like
+// RunOverMpi, it becomes the program reshard-mpi.
 int CalibrateOverMpi(const CalibrateCommand& command);
 
 }  // namespace reshard::tool

@@ -1,4 +1,4 @@
-// Where the program is that runs plans over MPI.
+// Finds the program that runs plans over MPI.
 #ifndef RESHARD_TOOLS_RESHARD_RUN_MPI_PROGRAM_H_
 #define RESHARD_TOOLS_RESHARD_RUN_MPI_PROGRAM_H_
 

@@ -1,4 +1,4 @@
-// `reshard run`: what was asked for, and what is printed, wherever the ranks are.
+// `reshard run`: the request, and what is printed, wherever the ranks are.
 #ifndef RESHARD_TOOLS_RESHARD_RUN_RUN_COMMAND_H_
 #define RESHARD_TOOLS_RESHARD_RUN_RUN_COMMAND_H_
 
@@ -19,7 +19,7 @@ struct RunCommand {
   int64_t repeat = 10;
 };
 
-// The plan that the command runs, or an exit code, whose reason was said.
+// The plan that the command runs, or an exit code whose reason Fail has reported.
 struct PlanOrCode {
   std::optional<Plan> plan;
   int code = 0;
@@ -28,7 +28,7 @@ PlanOrCode PlanOf(const RunCommand& command);
 
 // What the processes of an MPI program found together.
 struct MpiReport {
-  RunReport run;           // without what is compared with memcpy
+  RunReport run;           // without the comparison with memcpy
   int64_t processes = 0;   // of the program; run.ranks of them hold something
   int64_t size_bytes = 0;  // of the larger of a rank's two fragments, on the rank where it is largest
 };
@@ -38,10 +38,10 @@ std::string Printed(const Plan& plan, const RunReport& report, const RunCommand&
 // The same; the lines have the columns of nccl-tests.
 std::string Printed(const Plan& plan, const MpiReport& report, const RunCommand& command);
 
-// Runs the plan between the processes of an MPI program, of which this is one, and returns the exit code.
+// Runs the plan between the processes of the MPI program that this process belongs to. Returns the exit code.
 //
 // The command is not linked with MPI, and runs where there is none. It becomes the program reshard-mpi, with the same
-// arguments: the same command, linked with MPI, in which this function has another definition.
+// arguments: the same command linked with MPI, where this function has a different definition.
 int RunOverMpi(const RunCommand& command);
 
 }  // namespace reshard::tool

@@ -1,4 +1,4 @@
-// What the command itself does to run over MPI, which it is not linked with: it becomes the program reshard-mpi.
+// How the command, which is not linked with MPI, runs over MPI: it becomes the program reshard-mpi.
 #include <unistd.h>
 
 #include <cerrno>

@@ -33,22 +33,20 @@ class Walk {
     own_.insert(source::kSidecarName);
   }
 
-  // `within` is empty or ends with '/'. `names` are those in it.
-  absl::Status Enter(const std::string& within, const std::vector<std::string>& names, int depth) {
-    entries_ += names.size();
-    std::vector<std::string> others;
-    for (const std::string& name : names) {
-      // A file that says what is where was read: there is no need to ask what it is.
-      const bool was_read = within.empty() && catalog_.traits().is_header(name);
-      if (!was_read && !own_.contains(within + name)) others.push_back(name);
-    }
-    ASSIGN_OR_RETURN(const std::vector<io::FileKind> kinds, io::KindsOf(io::JoinPath(catalog_.root(), within), others));
-    for (size_t i = 0; i < others.size(); ++i) {
-      const std::string path = within + others[i];
-      if (kinds[i] == io::FileKind::kDirectory) {
-        RETURN_IF_ERROR(MayEnter(path + "/", others[i], depth));
-      } else if (!catalog_.traits().is_header(others[i])) {
-        RETURN_IF_ERROR(Add(path, kinds[i], depth));
+  // `within` is empty or ends with '/'. `entries` are those in it.
+  absl::Status Enter(const std::string& within, const std::vector<io::DirectoryEntry>& entries, int depth) {
+    entries_ += entries.size();
+    for (const io::DirectoryEntry& entry : entries) {
+      const std::string path = within + entry.name;
+      if (own_.contains(path)) continue;
+      std::optional<io::FileKind> kind = entry.kind;
+      if (!kind) {
+        ASSIGN_OR_RETURN(kind, io::KindOf(io::JoinPath(catalog_.root(), path)));
+      }
+      if (kind == io::FileKind::kDirectory) {
+        RETURN_IF_ERROR(MayEnter(path + "/", entry.name, depth));
+      } else if (!catalog_.traits().is_header(entry.name)) {
+        RETURN_IF_ERROR(Add(path, *kind, depth));
       }
     }
     return absl::OkStatus();
@@ -82,12 +80,14 @@ class Walk {
       found_.left.push_back(path);
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const std::vector<std::string> names, io::ListDirectory(io::JoinPath(catalog_.root(), path)));
-    if (!HoldsOwn(path) && std::any_of(names.begin(), names.end(), HasTensors)) {  // another checkpoint
+    ASSIGN_OR_RETURN(const std::vector<io::DirectoryEntry> entries,
+                     io::ListEntries(io::JoinPath(catalog_.root(), path)));
+    const auto has_tensors = [](const io::DirectoryEntry& entry) { return HasTensors(entry.name); };
+    if (!HoldsOwn(path) && std::any_of(entries.begin(), entries.end(), has_tensors)) {  // another checkpoint
       found_.left.push_back(path);
       return absl::OkStatus();
     }
-    return Enter(path, names, depth + 1);
+    return Enter(path, entries, depth + 1);
   }
 
   // Whether anything below the directory may be carried: others need not be open to us.
@@ -193,17 +193,17 @@ absl::StatusOr<AuxiliaryFiles> Find(const std::string& path, const Catalog& cata
     directory = catalog.root();  // of a reader that knows which files are the checkpoint's own, all of them
   }
   if (std::string meant = DirectoryMeantBy(path); !meant.empty()) directory = std::move(meant);
-  const absl::StatusOr<std::vector<std::string>> names = io::ListDirectory(directory);
+  const absl::StatusOr<std::vector<io::DirectoryEntry>> entries = io::ListEntries(directory);
   Walk walk(catalog, terms);
-  if (absl::IsNotFound(names.status())) {  // a file
+  if (absl::IsNotFound(entries.status())) {  // a file
     if (terms.beside_file && !stores::IsUrl(path)) {
       // A directory that may not be listed has nothing to offer.
       const absl::StatusOr<std::vector<std::string>> beside = io::ListDirectory(catalog.root());
       if (beside.ok()) RETURN_IF_ERROR(walk.EnterBesideFile(*beside));
     }
   } else {
-    if (!names.ok()) return names.status();
-    RETURN_IF_ERROR(walk.Enter("", *names, 0));
+    if (!entries.ok()) return entries.status();
+    RETURN_IF_ERROR(walk.Enter("", *entries, 0));
   }
   AuxiliaryFiles found = std::move(walk).Take();
   RETURN_IF_ERROR(CheckAsked(terms, found));

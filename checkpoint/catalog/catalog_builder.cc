@@ -293,8 +293,9 @@ absl::Status CatalogBuilder::State::FindFiles() {
   std::vector<Catalog::File*> asked;
   for (size_t i = 0; i < files.size(); ++i) {
     Catalog::File& file = files[i];
-    if (file.content != nullptr || opened.contains(static_cast<int32_t>(i))) continue;
+    if (file.content != nullptr) continue;
     if (!links) RETURN_IF_ERROR(CheckParents(root, file.path));
+    if (opened.contains(static_cast<int32_t>(i))) continue;
     names.push_back(file.path);
     asked.push_back(&file);
   }

@@ -317,15 +317,12 @@ absl::StatusOr<FileKind> KindOf(const std::string& path, std::optional<std::vect
   return FileKind::kOther;
 }
 
-absl::StatusOr<std::vector<FileKind>> KindsOf(const std::string& directory, const std::vector<std::string>& names) {
-  std::vector<FileKind> kinds(names.size());
-  const auto look = [&](int64_t i) -> absl::Status {
-    ASSIGN_OR_RETURN(kinds[static_cast<size_t>(i)], KindOf(JoinPath(directory, names[static_cast<size_t>(i)])));
-    return absl::OkStatus();
-  };
-  RETURN_IF_ERROR(
-      stores::AtOnce(static_cast<int64_t>(names.size()), look, stores::IsUrl(directory) ? stores::kMostAtOnce : 1));
-  return kinds;
+absl::StatusOr<std::vector<DirectoryEntry>> ListEntries(const std::string& path) {
+  if (stores::IsUrl(path)) return ListRemoteEntries(path);
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path));
+  std::vector<DirectoryEntry> entries;
+  for (std::string& name : names) entries.push_back({std::move(name), std::nullopt});
+  return entries;
 }
 
 absl::StatusOr<std::string> TargetOf(const std::string& link) {

@@ -143,8 +143,12 @@ absl::Status SyncDirectory(const std::string& path);
 enum class FileKind { kNothing, kFile, kDirectory, kLink, kOther };
 // `names`: gets what ListDirectory returns, if finding the kind has told it: for a directory at a URL.
 absl::StatusOr<FileKind> KindOf(const std::string& path, std::optional<std::vector<std::string>>* names = nullptr);
-// The same for names in a directory; at a URL asks for all in parallel.
-absl::StatusOr<std::vector<FileKind>> KindsOf(const std::string& directory, const std::vector<std::string>& names);
+struct DirectoryEntry {
+  std::string name;
+  std::optional<FileKind> kind;  // as KindOf, where listing tells it: at a URL
+};
+// What ListDirectory says, with what else listing tells. If a store has a file and a folder of one name: the file.
+absl::StatusOr<std::vector<DirectoryEntry>> ListEntries(const std::string& path);
 // The target of a symbolic link, whether it exists or not. DataLoss: more than 4096 bytes.
 absl::StatusOr<std::string> TargetOf(const std::string& link);
 

@@ -292,12 +292,23 @@ absl::StatusOr<FileKind> KindOfRemote(const std::string& url, std::optional<std:
   return file.status();
 }
 
-absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url) {
+absl::StatusOr<std::vector<DirectoryEntry>> ListRemoteEntries(const std::string& url) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Store> store, stores::StoreOf(url));
-  ASSIGN_OR_RETURN(std::vector<Store::Entry> entries, store->List(url));
+  ASSIGN_OR_RETURN(const std::vector<Store::Entry> listed, store->List(url));
+  std::map<std::string, FileKind> kinds;
+  for (const Store::Entry& entry : listed) {
+    FileKind& kind = kinds.emplace(entry.name, FileKind::kDirectory).first->second;
+    if (!entry.is_folder) kind = FileKind::kFile;
+  }
+  std::vector<DirectoryEntry> entries;
+  for (const auto& [name, kind] : kinds) entries.push_back({name, kind});
+  return entries;
+}
+
+absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url) {
+  ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, ListRemoteEntries(url));
   std::vector<std::string> names;
-  for (Store::Entry& entry : entries) names.push_back(std::move(entry.name));
-  std::sort(names.begin(), names.end());
+  for (DirectoryEntry& entry : entries) names.push_back(std::move(entry.name));
   return names;
 }
 

@@ -37,7 +37,9 @@ absl::StatusOr<FileFacts> LookAtRemote(const std::string& url);
 // A file, if the store has one there; a directory, if it has some below; otherwise nothing.
 absl::StatusOr<FileKind> KindOfRemote(const std::string& url, std::optional<std::vector<std::string>>* names);
 
-// The names right below, as Store::List has them. NotFound: none.
+// What is right below, as Store::List has it, sorted by name, each name once. NotFound: nothing.
+absl::StatusOr<std::vector<DirectoryEntry>> ListRemoteEntries(const std::string& url);
+// The names alone.
 absl::StatusOr<std::vector<std::string>> ListRemote(const std::string& url);
 
 }  // namespace reshard::io

@@ -366,6 +366,11 @@ class StoresTest(unittest.TestCase):
         self.assertTrue(reshard.verify("memory://b", self.a))
         reshard.convert("s3://bucket/b", "memory://b", mesh="{dp:4}", layout="[<dp>, ...]", overwrite=True)
         self.assertTrue(reshard.verify("memory://b", self.b))
+        memory.pipe("/rules.json", json.dumps({"mesh": "{tp:8}", "layouts": [["*", "[<tp>, ...]"]]}).encode())
+        self.assertEqual(
+            str(reshard.plan_model({"w": [64, 64]}, "memory://rules.json", "[...]", mesh="{tp:8}")),
+            str(reshard.plan_model({"w": [64, 64]}, "[<tp>, ...]", "[...]", mesh="{tp:8}")),
+        )
 
     def test_chained_urls(self):
         import fsspec

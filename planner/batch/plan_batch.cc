@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/batch/bucket_figures.h"
 #include "planner/batch/first_holders.h"
+#include "planner/batch/slot_rows.h"
 #include "planner/batch/step_loads.h"
 #include "planner/cost/lower_bound.h"
 #include "planner/cost/slot_bounds.h"
@@ -25,7 +26,7 @@ namespace {
 
 using batch::Load;
 
-// State: the batch as far as it is known. Invariant: places in `distinct_`, `counts_` and out_.plans are the same.
+// State: the batch as far as it is known. Invariant: places in `like_`, `counts_` and out_.plans are the same.
 class Batcher {
  public:
   Batcher(absl::Span<const Problem> problems, const BatchOptions& options, std::vector<std::string> names)
@@ -54,6 +55,7 @@ class Batcher {
   const absl::Span<const Problem> problems_;
   BatchPlan out_;
   std::vector<int64_t> counts_;                  // tensors of each plan
+  std::vector<size_t> like_;                     // the first plan with the same bytes on every device; mostly itself
   std::vector<std::vector<batch::Load>> bound_;  // what devices lack, of each plan
   batch::DeviceList devices_;
   std::vector<bool> sends_between_meshes_;  // devices of the meshes that such steps leave
@@ -94,14 +96,23 @@ absl::StatusOr<Plan> Batcher::PlanOne(const Problem& problem, PlanOptions option
 
 absl::Status Batcher::MakePlans() {
   absl::flat_hash_map<Problem, int64_t> plan_of;
+  absl::flat_hash_map<batch::SlotRows, size_t> first_of_rows;
   out_.tensors.reserve(problems_.size());
   for (size_t t = 0; t < problems_.size(); ++t) {
     const Problem& problem = problems_[t];
-    const auto [known, added] = plan_of.emplace(problem, static_cast<int64_t>(out_.plans.size()));
+    const size_t p = out_.plans.size();
+    const auto [known, added] = plan_of.emplace(problem, static_cast<int64_t>(p));
     if (added) {
-      auto plan = PlanOne(problem, out_.options.plan);
-      if (!plan.ok()) {
-        return absl::Status(plan.status().code(), absl::StrCat(NameOf(t), ": ", plan.status().message()));
+      const std::optional<batch::SlotRows> rows = batch::SlotRows::Of(problem);
+      const size_t like = rows ? first_of_rows.emplace(*rows, p).first->second : p;
+      std::optional<Plan> plan = like == p ? std::nullopt : batch::WithDimsOf(problem, out_.plans[like]);
+      like_.push_back(plan ? like : p);
+      if (!plan) {
+        auto made = PlanOne(problem, out_.options.plan);
+        if (!made.ok()) {
+          return absl::Status(made.status().code(), absl::StrCat(NameOf(t), ": ", made.status().message()));
+        }
+        plan = *std::move(made);
       }
       out_.plans.push_back(*std::move(plan));
       counts_.push_back(0);
@@ -151,9 +162,18 @@ absl::Status Batcher::PreferFewerBytes() {
   if (batch.transfer < kHardly * batch.latency) return absl::OkStatus();
   PlanOptions for_bytes = out_.options.plan;
   for_bytes.objective = Objective::kBytes;
-  for (Plan& plan : out_.plans) {
+  for (size_t p = 0; p < out_.plans.size(); ++p) {
+    Plan& plan = out_.plans[p];
     if (plan.totals.recv_bytes_total == plan.bounds.recv_bytes_total) continue;
-    ASSIGN_OR_RETURN(auto other, PlanOne({plan.source, plan.target, plan.dtype}, for_bytes));
+    const Problem problem{plan.source, plan.target, plan.dtype};
+    if (like_[p] != p) {
+      if (std::optional<Plan> same = batch::WithDimsOf(problem, out_.plans[like_[p]])) {
+        plan = *std::move(same);
+        continue;
+      }
+      like_[p] = p;
+    }
+    ASSIGN_OR_RETURN(auto other, PlanOne(problem, for_bytes));
     const bool fewer = other.totals.recv_bytes_max <= plan.totals.recv_bytes_max &&
                        other.totals.recv_bytes_total < plan.totals.recv_bytes_total;
     if (fewer && TimePartsOf(other).transfer <= TimePartsOf(plan).transfer) plan = std::move(other);
@@ -181,11 +201,15 @@ void Batcher::ListDevices() {
 }
 
 absl::StatusOr<const batch::Variant*> Batcher::VariantOf(const BatchTensor& tensor) {
-  auto& variant = variants_[{tensor.plan, tensor.first_holder}];
-  if (variant == nullptr) {
-    variant = std::make_unique<batch::Variant>();
-    const Plan& plan = out_.plans[tensor.plan];
-    variant->plan = &plan;
+  const auto known = variants_.find({tensor.plan, tensor.first_holder});
+  if (known != variants_.end()) return known->second.get();
+  auto variant = std::make_unique<batch::Variant>();
+  const Plan& plan = out_.plans[tensor.plan];
+  variant->plan = &plan;
+  if (const auto like = static_cast<int64_t>(like_[tensor.plan]); like != tensor.plan) {
+    ASSIGN_OR_RETURN(const batch::Variant* same, VariantOf({like, tensor.first_holder, 0}));
+    variant->steps = same->steps;
+  } else {
     transfers::ShardMaps maps({});
     for (Step step : plan.steps) {
       if (step.crosses_meshes()) step.first_holder = tensor.first_holder;
@@ -193,7 +217,7 @@ absl::StatusOr<const batch::Variant*> Batcher::VariantOf(const BatchTensor& tens
       variant->steps.push_back(std::move(loads));
     }
   }
-  return variant.get();
+  return variants_.emplace(std::pair(tensor.plan, tensor.first_holder), std::move(variant)).first->second.get();
 }
 
 absl::Status Batcher::ChooseHolders() {
@@ -225,7 +249,9 @@ absl::Status Batcher::FindBounds() {
   for (size_t p = 0; p < out_.plans.size(); ++p) {
     const Plan& plan = out_.plans[p];
     std::vector<batch::Load> lacks;
-    if (!cost::ReducedAxes(plan.source, plan.target).empty()) {
+    if (like_[p] != p) {
+      lacks = bound_[like_[p]];
+    } else if (!cost::ReducedAxes(plan.source, plan.target).empty()) {
       const Mesh& mesh = plan.target.mesh();
       ASSIGN_OR_RETURN(auto map, ShardMap::Create(plan.target));
       for (int64_t q = 0; q < mesh.size(); ++q) {

@@ -12,6 +12,7 @@
 #include "planner/batch/step_loads.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
+#include "reshard/planner/report.h"
 #include "reshard/planner/traffic.h"
 #include "tests/catch.h"
 #include "tests/layouts.h"
@@ -130,6 +131,52 @@ TEST_CASE("equal problems are planned once") {
     CHECK(plan.dtype == problems[t].dtype);
   }
   CheckFigures(*batch);
+}
+
+// Six experts in eight slots of four devices: each at least once, none twice on a device but for the doubled one.
+std::string RandomSlots(std::mt19937_64& random, bool doubled) {
+  std::vector<int> experts = {0, 1, 2, 3, 4, 5};
+  std::shuffle(experts.begin(), experts.end(), random);
+  std::string out = "<ep={";
+  for (size_t device = 0; device < 4; ++device) {
+    const int last = device < 2 ? experts[4 + device] : experts[doubled && device == 3 ? 3 : random() % 3];
+    out += (device > 0 ? "|" : "") + std::to_string(experts[device]) + "," +
+           std::to_string(last == experts[device] && !doubled ? experts[(device + 1) % 4] : last);
+  }
+  return out + "}>6";
+}
+
+TEST_CASE("tensors with one slot table and rows of one size have the plans that each has alone") {
+  const uint64_t seed = testing::Seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 40; ++round) {
+    const bool doubled = round % 4 == 0;
+    const std::string from = RandomSlots(random, false), to = RandomSlots(random, doubled);
+    const auto pair = [&](const std::string& before, const std::string& after) {
+      return ProblemOf("{ep:4}", "[" + before + from + after + "]", "[" + before + to + after + "]");
+    };
+    std::vector<Problem> problems = {pair("", ", 512, 768"), pair("", ", 768, 512"), pair("", ", 393216"),
+                                     pair("3, ", ", 64"),    pair("", ", 64, 3"),    pair("", ", 512, 767")};
+    BatchOptions options;
+    if (round % 2 == 1)
+      options.plan.topology = {"pairs", {{2, 400'000'000'000, 3000, 0}, {0, 50'000'000'000, 12000, 0}}};
+    if (round % 3 == 1) options.plan.objective = Objective::kBytes;
+    const auto forward = PlanBatch(problems, options);
+    std::reverse(problems.begin(), problems.end());
+    const auto backward = PlanBatch(problems, options);
+    REQUIRE(forward.ok());
+    REQUIRE(backward.ok());
+    for (int64_t t = 0; t < 6; ++t) {
+      CAPTURE(round, t);
+      const auto one = PlanToJson(forward->PlanOf(t)), other = PlanToJson(backward->PlanOf(5 - t));
+      REQUIRE(one.ok());
+      REQUIRE(other.ok());
+      CHECK(*one == *other);
+      CHECK(forward->PlanOf(t).target == problems[static_cast<size_t>(5 - t)].target);
+    }
+    if (!doubled) CheckFigures(*forward);  // an index for two slots is received once
+  }
 }
 
 TEST_CASE("holders of replicas share the sending of a batch") {

@@ -52,9 +52,13 @@ function(reshard_kernels source image_source)
   endif()
   cmake_path(GET source STEM name)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
+  set(werror "")
+  if(RESHARD_WERROR)
+    set(werror -Werror all-warnings)
+  endif()
   add_custom_command(
     OUTPUT ${image} DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${image}.d VERBATIM
-    COMMAND ${RESHARD_NVCC} ${RESHARD_NVCC_FLAGS} -Werror all-warnings -I ${PROJECT_SOURCE_DIR} -I ${PROJECT_SOURCE_DIR}/include
+    COMMAND ${RESHARD_NVCC} ${RESHARD_NVCC_FLAGS} ${werror} -I ${PROJECT_SOURCE_DIR} -I ${PROJECT_SOURCE_DIR}/include
             -MD -MF ${image}.d -MT ${image} -o ${image} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
     COMMENT "Compiling GPU kernels ${source}")
   set_source_files_properties(${image_source} PROPERTIES COMPILE_DEFINITIONS "RESHARD_KERNEL_IMAGE=\"${image}\""

@@ -22,7 +22,10 @@ if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
 endif()
 
 add_library(reshard_build_flags INTERFACE)
-target_compile_options(reshard_build_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+target_compile_options(reshard_build_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+if(RESHARD_WERROR)
+  target_compile_options(reshard_build_flags INTERFACE -Werror)
+endif()
 # Whether what a mutex guards is used with it only (status/mutex.h).
 target_compile_options(reshard_build_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 # GCC 12 warns about its own std::string: "..." + std::string at -O2 (GCC bug 105329).

@@ -53,9 +53,11 @@ std::vector<Share> Shares(const Mesh& mesh, const std::vector<int64_t>& outer, i
 
 // Where the share of a device is cut, beside an end's cuts between domains.
 enum class ShareCut {
-  kBehindBoth,  // behind these, and those of the other end: it then has a part of what each domain gets from this one
-  kBehind,
-  kInFront,
+  // Behind these and, as blocks, behind the other end's cuts between domains: of what this domain exchanges with each
+  // other domain, the device gets a part of the same size.
+  kBehindBoth,
+  kBehind,   // behind these: the domain's fragment is cut into contiguous parts
+  kInFront,  // in front of these: the whole dimension is cut first
 };
 
 // Layouts with an end's cuts between domains and the share cut in each of these places. `other`: the other end's cuts.

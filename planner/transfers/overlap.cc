@@ -199,13 +199,13 @@ DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail, co
   out.from_rows = from.num_rows();
   out.to_rows = to.num_rows();
   out.first_of_to.assign(static_cast<size_t>(out.to_rows) + 1, 0);
-  const auto from_rows = RowsInOrder::Of(from);
-  const auto to_rows = from_rows ? RowsInOrder::Of(to) : std::nullopt;
-  if (from_rows && to_rows) {
-    OverlapInOrder(from, *from_rows, to, *to_rows, detail, own, out);
-  } else {
-    OverlapSorted(from, to, detail, own, out);
+  bool in_order = false;
+  if (const auto from_rows = RowsInOrder::Of(from)) {
+    const auto to_rows = RowsInOrder::Of(to);
+    in_order = to_rows.has_value();
+    if (in_order) OverlapInOrder(from, *from_rows, to, *to_rows, detail, own, out);
   }
+  if (!in_order) OverlapSorted(from, to, detail, own, out);
   for (size_t t = 0; t < static_cast<size_t>(out.to_rows); ++t) out.first_of_to[t + 1] += out.first_of_to[t];
   // While pairs are placed, first_of_from[s + 1] is where the next one of row s goes.
   out.first_of_from.assign(static_cast<size_t>(out.from_rows) + 2, 0);

@@ -77,17 +77,6 @@ Interval AllReduceChunk(int64_t fragment_elements, int64_t group_size, int64_t i
   return {begin, std::min(fragment_elements, begin + chunk)};
 }
 
-absl::StatusOr<std::unique_ptr<TransferSchedule>> TransferSchedule::Create(Op op, const Layout& from, const Layout& to,
-                                                                           const Topology& topology,
-                                                                           int64_t first_holder) {
-  ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(from, to));
-  RETURN_IF_ERROR(SameShape(ends.first, ends.second));
-  ASSIGN_OR_RETURN(const ShardMap from_map, ShardMap::Create(ends.first));
-  ASSIGN_OR_RETURN(const ShardMap to_map, ShardMap::Create(ends.second));
-  return transfers::CreateTransfers(op, {ends.first, from_map}, {ends.second, to_map}, topology, transfers::Asked::kAll,
-                                    first_holder);
-}
-
 namespace transfers {
 namespace {
 
@@ -206,13 +195,16 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
   return std::unique_ptr<TransferSchedule>(std::move(out));
 }
 
-absl::StatusOr<std::unique_ptr<TransferSchedule>> ScheduleOf(const Step& step, const Topology& topology,
+// The same for layouts that may flatten different dimensions.
+absl::StatusOr<std::unique_ptr<TransferSchedule>> ScheduleOf(Op op, const Layout& from, const Layout& to,
+                                                             const Topology& topology, int64_t first_holder,
                                                              ShardMaps& maps, Asked asked,
                                                              std::optional<int64_t> only = std::nullopt) {
-  ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(step.from, step.to));
-  ASSIGN_OR_RETURN(const auto from, maps.Of(ends.first));
-  ASSIGN_OR_RETURN(const auto to, maps.Of(ends.second));
-  return MakeSchedule(step.op, {ends.first, *from}, {ends.second, *to}, topology, step.first_holder, asked, only);
+  ASSIGN_OR_RETURN(const auto ends, layout::OverCommonDims(from, to));
+  RETURN_IF_ERROR(SameShape(ends.first, ends.second));
+  ASSIGN_OR_RETURN(const auto before, maps.Of(ends.first));
+  ASSIGN_OR_RETURN(const auto after, maps.Of(ends.second));
+  return MakeSchedule(op, {ends.first, *before}, {ends.second, *after}, topology, first_holder, asked, only);
 }
 
 }  // namespace
@@ -225,12 +217,12 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateTransfers(Op op, const M
 
 absl::StatusOr<std::unique_ptr<MessageSchedule>> CreateMessages(const Step& step, const Topology& topology,
                                                                 ShardMaps& maps, std::optional<int64_t> only) {
-  return ScheduleOf(step, topology, maps, Asked::kMessages, only);
+  return ScheduleOf(step.op, step.from, step.to, topology, step.first_holder, maps, Asked::kMessages, only);
 }
 
 absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateLoads(const Step& step, const Topology& topology,
                                                               ShardMaps& maps) {
-  return ScheduleOf(step, topology, maps, Asked::kLoads);
+  return ScheduleOf(step.op, step.from, step.to, topology, step.first_holder, maps, Asked::kLoads);
 }
 
 std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology) {
@@ -262,4 +254,12 @@ std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLay
 }
 
 }  // namespace transfers
+
+absl::StatusOr<std::unique_ptr<TransferSchedule>> TransferSchedule::Create(Op op, const Layout& from, const Layout& to,
+                                                                           const Topology& topology,
+                                                                           int64_t first_holder) {
+  transfers::ShardMaps maps({});
+  return transfers::ScheduleOf(op, from, to, topology, first_holder, maps, transfers::Asked::kAll);
+}
+
 }  // namespace reshard

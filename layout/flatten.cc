@@ -126,7 +126,7 @@ DimLayout Simplified(DimLayout dim, const Mesh& mesh) {
   const bool inside = std::any_of(dim.flattened.begin(), dim.flattened.end(),
                                   [](const DimLayout& inner) { return SlotTable(inner) != nullptr; });
   std::optional<std::vector<Factor>> factors;
-  if (!inside) factors = FactorsOf(dim, mesh);  // Layout::Create refuses a slot table inside, and says so
+  if (!inside) factors = FactorsOf(dim, mesh);  // Layout::Create rejects a slot table inside and says why
   if (!factors) return dim;
   DimLayout out = Whole(dim);
   out.factors = *std::move(factors);

@@ -43,8 +43,8 @@ class Reader {
     }
     ++depth_;
     if (e.op == Op::kDequantize) {
-      // The scales' name comes first, so that the rule matches only tensors that have scales: a checkpoint that is
-      // quantized in part also has weights of the same form that are not.
+      // The scales' name comes first, so that the rule matches only tensors that have scales: a partly quantized
+      // checkpoint also has unquantized weights whose names have the same form.
       for (auto input = e.inputs.rbegin(); input != e.inputs.rend(); ++input) RETURN_IF_ERROR(Read(*input));
     } else {
       for (const Expression& input : e.inputs) RETURN_IF_ERROR(Read(input));

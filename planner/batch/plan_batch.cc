@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -54,8 +56,8 @@ class Batcher {
 
   const absl::Span<const Problem> problems_;
   BatchPlan out_;
-  std::vector<int64_t> counts_;                  // tensors of each plan
-  std::vector<size_t> like_;                     // the first plan with the same bytes on every device; mostly itself
+  std::vector<int64_t> counts_;  // tensors of each plan
+  std::vector<size_t> like_;     // the first plan that moves the same bytes between the same devices; mostly itself
   std::vector<std::vector<batch::Load>> bound_;  // what devices lack, of each plan
   batch::DeviceList devices_;
   std::vector<bool> sends_between_meshes_;  // devices of the meshes that such steps leave
@@ -103,8 +105,8 @@ absl::Status Batcher::MakePlans() {
     const size_t p = out_.plans.size();
     const auto [known, added] = plan_of.emplace(problem, static_cast<int64_t>(p));
     if (added) {
-      const std::optional<batch::SlotRows> rows = batch::SlotRows::Of(problem);
-      const size_t like = rows ? first_of_rows.emplace(*rows, p).first->second : p;
+      std::optional<batch::SlotRows> rows = batch::SlotRows::Of(problem);
+      const size_t like = rows ? first_of_rows.emplace(*std::move(rows), p).first->second : p;
       std::optional<Plan> plan = like == p ? std::nullopt : batch::WithDimsOf(problem, out_.plans[like]);
       like_.push_back(plan ? like : p);
       if (!plan) {
@@ -162,22 +164,17 @@ absl::Status Batcher::PreferFewerBytes() {
   if (batch.transfer < kHardly * batch.latency) return absl::OkStatus();
   PlanOptions for_bytes = out_.options.plan;
   for_bytes.objective = Objective::kBytes;
-  for (size_t p = 0; p < out_.plans.size(); ++p) {
-    Plan& plan = out_.plans[p];
+  bool replaced = false;
+  for (Plan& plan : out_.plans) {
     if (plan.totals.recv_bytes_total == plan.bounds.recv_bytes_total) continue;
-    const Problem problem{plan.source, plan.target, plan.dtype};
-    if (like_[p] != p) {
-      if (std::optional<Plan> same = batch::WithDimsOf(problem, out_.plans[like_[p]])) {
-        plan = *std::move(same);
-        continue;
-      }
-      like_[p] = p;
-    }
-    ASSIGN_OR_RETURN(auto other, PlanOne(problem, for_bytes));
+    ASSIGN_OR_RETURN(auto other, PlanOne({plan.source, plan.target, plan.dtype}, for_bytes));
     const bool fewer = other.totals.recv_bytes_max <= plan.totals.recv_bytes_max &&
                        other.totals.recv_bytes_total < plan.totals.recv_bytes_total;
-    if (fewer && TimePartsOf(other).transfer <= TimePartsOf(plan).transfer) plan = std::move(other);
+    if (!fewer || TimePartsOf(other).transfer > TimePartsOf(plan).transfer) continue;
+    plan = std::move(other);
+    replaced = true;
   }
+  if (replaced) std::iota(like_.begin(), like_.end(), size_t{0});  // a plan by bytes may be like no other
   return absl::OkStatus();
 }
 

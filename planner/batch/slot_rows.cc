@@ -1,5 +1,6 @@
 #include "planner/batch/slot_rows.h"
 
+#include <cassert>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@ bool CutsOnly(const Layout& layout, int dim) {
   return true;
 }
 
-// Says the layouts of one plan over the dimensions of another tensor.
+// Rewrites the layouts of a plan over the dimensions of another tensor.
 class OtherDims {
  public:
   OtherDims(const Problem& problem, const Plan& plan)
@@ -50,7 +51,7 @@ class OtherDims {
  private:
   std::vector<DimLayout> dims_;
   const int to_dim_, from_dim_;
-  std::vector<std::pair<Layout, Layout>> known_;  // of the plan, and what each becomes
+  std::vector<std::pair<Layout, Layout>> known_;  // layouts of the plan, each with its replacement
 };
 
 }  // namespace
@@ -58,9 +59,11 @@ class OtherDims {
 std::optional<SlotRows> SlotRows::Of(const Problem& problem) {
   const auto& [source, target, dtype] = problem;
   const std::optional<int> dim = cost::SlotDimOf(source, target);
-  if (!dim || source.num_elements() == 0 || source.shape() != target.shape()) return std::nullopt;
+  if (!dim || !(source.mesh() == target.mesh()) || source.num_elements() == 0 || source.shape() != target.shape()) {
+    return std::nullopt;
+  }
   if (!CutsOnly(source, *dim) || !CutsOnly(target, *dim)) return std::nullopt;
-  SlotRows out{source.mesh(), target.mesh(), source.dim(*dim), target.dim(*dim), 1, 1, dtype};
+  SlotRows out{source.mesh(), source.dim(*dim), target.dim(*dim), 1, 1, dtype};
   for (int d = 0; d < source.rank(); ++d) {
     if (d != *dim) (d < *dim ? out.before : out.after) *= source.dim(d).size;
   }
@@ -68,6 +71,7 @@ std::optional<SlotRows> SlotRows::Of(const Problem& problem) {
 }
 
 std::optional<Plan> WithDimsOf(const Problem& problem, const Plan& plan) {
+  assert(plan.chunks.count == 1);
   OtherDims other(problem, plan);
   Plan out = plan;
   out.source = problem.source;

@@ -53,8 +53,8 @@ std::vector<Share> Shares(const Mesh& mesh, const std::vector<int64_t>& outer, i
 
 // Where the share of a device is cut, beside an end's cuts between domains.
 enum class ShareCut {
-  // Behind these and, as blocks, behind the other end's cuts between domains: of what this domain exchanges with each
-  // other domain, the device gets a part of the same size.
+  // Behind these and, repeated as blocks, the other end's: the device gets an equal part of what its domain exchanges
+  // with each other domain.
   kBehindBoth,
   kBehind,   // behind these: the domain's fragment is cut into contiguous parts
   kInFront,  // in front of these: the whole dimension is cut first

@@ -169,9 +169,9 @@ struct Portable {
   }
 };
 
-// AVX2 handles twice as many values at once as SSE2, the part that every x86-64 has; float8, float16 and bfloat16,
-// which are converted on the way, gain the most. Fused multiply-add is an extension of its own and stays off, so that
-// the results have the same bits as those of Portable.
+// AVX2 handles twice as many values at once as SSE2, which every x86-64 processor has; float8, float16 and bfloat16,
+// which are converted on the way, gain the most. Fused multiply-add is a separate extension and stays off, so that the
+// results have the same bits as those of Portable.
 #if defined(__x86_64__)
 #define RESHARD_AVX2 __attribute__((target("avx2")))
 struct Avx2 {

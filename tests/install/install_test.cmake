@@ -152,7 +152,7 @@ else()
   # Not optimized: this is about targets and paths, and the library is built anew for it.
   run(${configure} -S ${consumer} -B ${WORK_DIR}/build -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D RESHARD_SOURCE_DIR=${SOURCE_DIR}
       -D RESHARD_GPU_KERNELS=OFF)
-  # Other compilers than ours warn of other things, which must not keep a user from building.
+  # Compilers other than ours warn about other things; that must not break a user's build.
   if(EXISTS ${WORK_DIR}/build/build.ninja)
     file(STRINGS ${WORK_DIR}/build/build.ninja errors REGEX "-Werror" LIMIT_COUNT 1)
     if(errors)

@@ -29,7 +29,7 @@ struct Leaf {
 // Example: {"model": Linear(2, 2), "epoch": 3} gives model.weight with the path ("model", "weight"), model.bias, epoch.
 //
 // DataLoss: two leaves have one name; or the containers refer to one another so often that there are more leaves, or
-// longer names, than fit limits proportional to the pickle's size. A small pickle may describe a tree of any size.
+// longer names, than limits proportional to the pickle's size allow: a small pickle can describe a tree of any size.
 absl::StatusOr<std::vector<Leaf>> Flatten(const Archive& archive);
 
 }  // namespace reshard::torch_save

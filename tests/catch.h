@@ -10,7 +10,8 @@
 #include <cstdint>
 
 #if __has_include(<catch2/catch_all.hpp>)
-// The names that version 2 has in its outer namespace.
+// The names that version 2 has in its outer namespaces.
+using Catch::Approx;
 namespace Catch {
 inline auto Contains(const std::string& text) { return Matchers::ContainsSubstring(text); }
 using Matchers::Matches;

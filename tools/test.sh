@@ -40,7 +40,7 @@ case "$preset" in
 esac
 # So that a clone in another directory finds what was compiled before.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-cmake --preset "$preset" ${RESHARD_WERROR:+-D "RESHARD_WERROR=$RESHARD_WERROR"} >/dev/null
+cmake --preset "$preset" >/dev/null
 selection=(--preset "$preset")
 if [[ -n $only ]]; then
   IFS=, read -ra folders <<<"$only"

@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for tool in clang-tidy clang++; do
   command -v "$tool" >/dev/null || { echo "tidy: there is no $tool (apt-get install clang-tidy clang)" >&2; exit 2; }
 done
-cmake --preset debug ${RESHARD_WERROR:+-D "RESHARD_WERROR=$RESHARD_WERROR"} >/dev/null
+cmake --preset debug >/dev/null
 python3 - "${1:-}" <<'PYTHON'
 import concurrent.futures, json, os, shlex, subprocess, sys
 
@@ -30,7 +30,7 @@ with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
 print(*wrong, f"tidy: {len(entries)} files parsed alone, {len(wrong)} do not compile", sep="\n")
 sys.exit(bool(wrong))
 PYTHON
-cmake --preset tidy ${RESHARD_WERROR:+-D "RESHARD_WERROR=$RESHARD_WERROR"} >/dev/null
+cmake --preset tidy >/dev/null
 # A library is one file here, so that its includes are read and searched once. The longest first.
 mapfile -t files < <(python3 - "${1:-}" <<'PYTHON'
 import json, os, sys

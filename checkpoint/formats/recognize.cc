@@ -36,6 +36,7 @@ constexpr FileKind kFiles[] = {
     {"PK", "an archive of NumPy", 0, "numpy", ".npz"},
     {"\x89HDF\r\n", "an HDF5 file", 0, "hdf5"},
     {"PK", "a file of Keras", 0, "hdf5", ".keras"},
+    {"{", "a JSON file; name the directory that it is in", 0, "", ".json"},
     {"ustar",
      "a tar file, as the torch.save of before PyTorch 0.1.10 wrote, which is not read; torch.save(torch.load(FILE), "
      "...) "

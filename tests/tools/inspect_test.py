@@ -175,6 +175,13 @@ u    F3        [7]     1 chunk  whole  5 B   1 file
         assert reshard("inspect", huge + "/1.safetensors/x", code=5) == ""
         os.makedirs(os.path.join(root, "empty"))
         assert reshard("inspect", os.path.join(root, "empty"), "--json", code=5) == ""
+        write(path, b"import os\n" * 9)
+        assert "begins neither like a safetensors file nor like one of torch.save" in reshard.fails("inspect", path, code=4)
+        write(path, b"\x40" + bytes(7) + b'{"w": ')
+        assert "the file is cut short" in reshard.fails("inspect", path, code=4)
+        other = os.path.join(root, "index.json")
+        write(other, b"{}")
+        assert "a JSON file; name the directory that it is in" in reshard.fails("inspect", other, code=4)
         write(path, b"\2" + bytes(7) + b"{]")
         assert reshard("inspect", path, code=4) == reshard("inspect", path, "--json", code=4) == ""
         assert reshard("inspect", code=2) == reshard("inspect", path, "--jsn", code=2) == reshard("inspect", path, path, code=2) == ""

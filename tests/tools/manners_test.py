@@ -52,6 +52,10 @@ def texts(reshard):
     assert "did you mean layouts?" in said and "exit-codes" in said, said
     assert "plan, show, run, calibrate, check, inspect, convert, verify, fingerprint" in reshard.fails(code=2)
     assert "bash, zsh and fish" in reshard.fails("completion", "tcsh", code=2)
+    assert "did you mean version?" in reshard.fails("verison", code=2)
+    assert "B is required: reshard verify A B (see reshard help verify)" in reshard.fails("verify", "a", code=2)
+    assert "c is one argument too many for reshard verify A B" in reshard.fails("verify", "a", "b", "c", code=2)
+    assert "unknown flag -x" in reshard.fails("verify", "-x", "a", "b", code=2)
 
 
 def furnish(folder, reshard):

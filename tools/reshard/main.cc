@@ -20,6 +20,9 @@
 namespace reshard::tool {
 namespace {
 
+// What other programs accept for --version.
+constexpr char kVersionWord[] = "version";
+
 // The flags of a subcommand, to find the nearest match for an unknown one.
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> out;
@@ -33,6 +36,15 @@ std::vector<std::string> NamesOfSubcommands(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* const subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
   return names;
+}
+
+// How a subcommand is called, like "reshard verify A B".
+std::string UsageOf(const CLI::App& subcommand) {
+  std::string usage = absl::StrCat("reshard ", subcommand.get_name());
+  for (const CLI::Option* option : subcommand.get_options()) {
+    if (option->get_positional()) absl::StrAppend(&usage, " ", option->get_name(/*positional=*/true));
+  }
+  return usage;
 }
 
 int UnknownArguments(const CLI::App& app, int argc, char** argv) {
@@ -49,11 +61,17 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
                 absl::StrCat("unknown flag ", Clipped(word), near ? absl::StrCat("; did you mean ", *near, "?") : ""));
   }
   if (subcommands.empty()) {
-    const auto near = argc > 1 ? Nearest(argv[1], NamesOfSubcommands(app)) : std::nullopt;
+    std::vector<std::string> words = NamesOfSubcommands(app);
+    words.push_back(kVersionWord);
+    const auto near = argc > 1 ? Nearest(argv[1], words) : std::nullopt;
     return Fail(kUsage, absl::StrCat("unknown subcommand ", argc > 1 ? Clipped(argv[1]) : "",
                                      near ? absl::StrCat("; did you mean ", *near, "?") : "", " (see reshard --help)"));
   }
-  return Fail(kUsage, "too many arguments (see reshard " + used.get_name() + " --help)");
+  const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
+  const std::string word = extra.empty() ? argv[argc - 1] : extra.front();
+  if (word.starts_with('-')) return Fail(kUsage, absl::StrCat("unknown flag ", Clipped(word)));
+  return Fail(kUsage, absl::StrCat(Clipped(word), " is one argument too many for ", UsageOf(used), " (see reshard help ",
+                                   used.get_name(), ")"));
 }
 
 // Whether programs read what this subcommand prints, so that --quiet keeps it.
@@ -69,7 +87,7 @@ bool PrintsData(const CLI::App& subcommand) {
 // Turns "reshard version" and "reshard plan help", which other programs accept, into this program's spelling.
 std::vector<std::string> Respelled(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() == 1 && words[0] == "version") return {"--version"};
+  if (words.size() == 1 && words[0] == kVersionWord) return {"--version"};
   if (words.size() == 2 && words[1] == "help" && words[0] != "help") {
     const std::vector<std::string> names = NamesOfSubcommands(app);
     if (std::find(names.begin(), names.end(), words[0]) != names.end()) std::swap(words[0], words[1]);
@@ -122,7 +140,8 @@ int Main(int argc, char** argv) {
     return Fail(kUsage, app.get_subcommands().empty()
                             ? absl::StrCat("a subcommand is required: ", absl::StrJoin(NamesOfSubcommands(app), ", "),
                                            " (see reshard --help)")
-                            : error.what());
+                            : absl::StrCat(error.what(), ": ", UsageOf(*app.get_subcommands()[0]), " (see reshard help ",
+                                           app.get_subcommands()[0]->get_name(), ")"));
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }

@@ -182,21 +182,21 @@ absl::StatusOr<SafetensorsFile> ReadSafetensorsHeader(const io::ReadFile& file, 
   uint64_t length = 0;
   for (size_t i = 0; i < prefix.size(); ++i) length |= uint64_t{static_cast<uint8_t>(prefix[i])} << (8 * i);
   const int64_t rest = file.bytes() - kLengthBytes;
-  if (length > static_cast<uint64_t>(rest)) {
-    return In(file, absl::DataLossError(absl::StrCat("its first 8 bytes declare a header of ", length,
-                                                     " bytes, and only ", rest, " follow")));
-  }
-  if (length > static_cast<uint64_t>(limits.metadata_bytes)) {
-    return In(file, absl::ResourceExhaustedError(absl::StrCat("its header has ", length, " bytes; at most ",
-                                                              limits.metadata_bytes, " are allowed")));
-  }
-  // A file that is something else is noticed before its size is taken for a header's.
+  // A file that is something else is noticed before its first bytes are taken for a size.
   char first = 0;
   if (rest > 0) {
     RETURN_IF_ERROR(file.ReadAt(kLengthBytes, absl::MakeSpan(&first, 1)));
   }
   if (length == 0 || first != '{') {
-    return In(file, absl::DataLossError("not a safetensors file: its header does not begin with '{'"));
+    return In(file, absl::DataLossError("it begins neither like a safetensors file nor like one of torch.save"));
+  }
+  if (length > static_cast<uint64_t>(rest)) {
+    return In(file, absl::DataLossError(absl::StrCat("the file is cut short: its first 8 bytes declare a header of ",
+                                                     length, " bytes, and only ", rest, " follow")));
+  }
+  if (length > static_cast<uint64_t>(limits.metadata_bytes)) {
+    return In(file, absl::ResourceExhaustedError(absl::StrCat("its header has ", length, " bytes; at most ",
+                                                              limits.metadata_bytes, " are allowed")));
   }
   std::string json(static_cast<size_t>(length), '\0');
   RETURN_IF_ERROR(file.ReadAt(kLengthBytes, absl::MakeSpan(json)));

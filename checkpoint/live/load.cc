@@ -173,7 +173,8 @@ class Loading {
     std::vector<std::string> there;
     for (const Catalog::Tensor& tensor : catalog.tensors()) there.emplace_back(tensor.name);
     for (const Catalog::ByteItem& item : catalog.byte_items()) there.emplace_back(item.name);
-    return absl::InvalidArgumentError(live::MissingNames({missing.begin(), missing.end()}, there, "the checkpoint"));
+    return absl::InvalidArgumentError(live::MissingNames({missing.begin(), missing.end()}, there,
+                                                         absl::StrCat("the checkpoint ", io::Shown(catalog.root()))));
   }
 
   absl::Status PrepareEntry(const Catalog& catalog, const LoadEntry& entry) {

@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kShown = 10;
 constexpr size_t kWithNearest = 3;
+constexpr size_t kExamples = 3;
 
 struct Prefix {
   std::string text;
@@ -52,6 +53,16 @@ std::optional<Prefix> CommonPrefix(const std::vector<std::string>& missing, cons
   return std::nullopt;
 }
 
+// Some of the names that are there, for whoever looked in the wrong place.
+std::string Examples(const std::vector<std::string>& there) {
+  std::string text = there.empty() ? "" : there.size() == 1 ? "; there is " : "; there are ";
+  for (size_t i = 0; i < std::min(there.size(), kExamples); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", io::Shown(there[i]));
+  }
+  if (there.size() > kExamples) absl::StrAppend(&text, ", and ", there.size() - kExamples, " more");
+  return text;
+}
+
 }  // namespace
 
 std::string MissingNames(const std::vector<std::string>& missing, const std::vector<std::string>& there,
@@ -60,14 +71,16 @@ std::string MissingNames(const std::vector<std::string>& missing, const std::vec
   std::string text = missing.size() == 1 ? absl::StrCat(io::Shown(missing[0]), " is not in ", where)
                                          : absl::StrCat(missing.size(), " names are not in ", where, ": ");
   const std::optional<Prefix> prefix = CommonPrefix(missing, there);
+  bool any_near = false;
   for (size_t i = 0; i < std::min(missing.size(), kShown); ++i) {
     if (missing.size() > 1) absl::StrAppend(&text, i == 0 ? "" : ", ", io::Shown(missing[i]));
     if (prefix || i >= kWithNearest) continue;
     const std::optional<std::string> near = catalog::NearestName(missing[i], there);
     if (near) absl::StrAppend(&text, " (did you mean ", io::Shown(*near), "?)");
+    any_near |= near.has_value();
   }
   if (missing.size() > kShown) absl::StrAppend(&text, ", and ", missing.size() - kShown, " more");
-  if (!prefix) return text;
+  if (!prefix) return any_near ? text : absl::StrCat(text, Examples(there));
   const char* const all = missing.size() == 1 ? "it is" : "all are";
   return absl::StrCat(text, "; ", all, " there ", prefix->there_have_it ? "with" : "without", " the prefix ",
                       io::Shown(prefix->text));

@@ -8,8 +8,8 @@
 namespace reshard::live {
 
 // 3 names are not in the checkpoint: "a.w" (did you mean "a.W"?), "b", "c"; all are there with the prefix "model."
-// Here `where` is "the checkpoint". Lists the first ten, and for the first three the nearest existing name. Requires at
-// least one missing name, and each only once.
+// Here `where` is "the checkpoint". Lists the first ten, and for the first three the nearest existing name; where there
+// is none, some that exist. Requires at least one missing name, and each only once.
 std::string MissingNames(const std::vector<std::string>& missing, const std::vector<std::string>& there,
                          const std::string& where);
 

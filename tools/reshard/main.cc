@@ -70,8 +70,8 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
   const std::string word = extra.empty() ? argv[argc - 1] : extra.front();
   if (word.starts_with('-')) return Fail(kUsage, absl::StrCat("unknown flag ", Clipped(word)));
-  return Fail(kUsage, absl::StrCat(Clipped(word), " is one argument too many for ", UsageOf(used), " (see reshard help ",
-                                   used.get_name(), ")"));
+  return Fail(kUsage, absl::StrCat(Clipped(word), " is one argument too many for ", UsageOf(used),
+                                   " (see reshard help ", used.get_name(), ")"));
 }
 
 // Whether programs read what this subcommand prints, so that --quiet keeps it.
@@ -140,8 +140,8 @@ int Main(int argc, char** argv) {
     return Fail(kUsage, app.get_subcommands().empty()
                             ? absl::StrCat("a subcommand is required: ", absl::StrJoin(NamesOfSubcommands(app), ", "),
                                            " (see reshard --help)")
-                            : absl::StrCat(error.what(), ": ", UsageOf(*app.get_subcommands()[0]), " (see reshard help ",
-                                           app.get_subcommands()[0]->get_name(), ")"));
+                            : absl::StrCat(error.what(), ": ", UsageOf(*app.get_subcommands()[0]),
+                                           " (see reshard help ", app.get_subcommands()[0]->get_name(), ")"));
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }

@@ -84,6 +84,13 @@ def main():
         assert "[5, 3]" in differ["differences"][0]["what"] and "1 of 2048" in differ["differences"][0]["what"], differ
         assert "only in A" in differ["differences"][1]["what"] and "only in B" in differ["differences"][2]["what"], differ
 
+        # What many tensors have in common is told once.
+        names = [f"t{i}" for i in range(5)]
+        safetensors(at("many.safetensors"), {name: ("F32", [2], bytes(8)) for name in names} | {"x": ("U8", [1], b"1")})
+        safetensors(at("cast.safetensors"), {name: ("BF16", [2], bytes(4)) for name in names} | {"x": ("U8", [1], b"2")})
+        told = reshard("verify", at("many.safetensors"), at("cast.safetensors"), code=1).splitlines()
+        assert told[0] == "t0, t1, t2 and 2 more: dtype f32 in A, bf16 in B" and told[1].startswith("x: ") and len(told) == 4, told
+
         one, other = run("fingerprint", at("dcp")), run("fingerprint", at("b.safetensors"))
         assert one == run("fingerprint", at("a.safetensors")) == run("fingerprint", at("back"), "--threads", 1), one
         assert one["bytes"] == len(data) + 6 and [t["name"] for t in one["tensors"]] == ["v", "w"], one

@@ -23,11 +23,11 @@ namespace {
 // What other programs accept for --version.
 constexpr char kVersionWord[] = "version";
 
-// The flags of a subcommand, to find the nearest match for an unknown one.
+// The flags of a subcommand without their dashes, to find the nearest match for an unknown one.
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+    out.insert(out.end(), option->get_lnames().begin(), option->get_lnames().end());
   }
   return out;
 }
@@ -52,13 +52,14 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
   const CLI::App& used = subcommands.empty() ? app : *subcommands[0];
   const std::vector<std::string> known = FlagsOf(used);
   for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
-    if (!word.starts_with("--")) continue;
-    word = word.substr(0, word.find('='));
+    const std::string_view given = argv[i];
+    if (!given.starts_with("--")) continue;
+    const std::string word(given.substr(2, given.find('=') - 2));
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     const auto near = Nearest(word, known);
-    return Fail(kUsage,
-                absl::StrCat("unknown flag ", Clipped(word), near ? absl::StrCat("; did you mean ", *near, "?") : ""));
+    return Fail(kUsage, absl::StrCat("unknown flag --", Clipped(word),
+                                     near ? absl::StrCat("; did you mean --", *near, "?") : "", " (see reshard help ",
+                                     used.get_name(), ")"));
   }
   if (subcommands.empty()) {
     std::vector<std::string> words = NamesOfSubcommands(app);

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -25,11 +28,36 @@ struct VerifyFlags {
   SelectionFlags what;
 };
 
-std::string ReportText(const VerifyReport& report) {
+// A line for each difference; a model that was cast differs in all its tensors, so what many have in common is told
+// once.
+std::string DifferencesText(const std::vector<VerifyReport::Difference>& differences) {
+  constexpr size_t kNamed = 3;
+  std::map<std::string_view, size_t> count;  // by what differs
+  for (const VerifyReport::Difference& one : differences) ++count[one.what];
+  bool grouped = false;
   std::string text;
-  for (const VerifyReport::Difference& difference : report.differences) {
-    absl::StrAppend(&text, Printable(difference.name), ": ", Printable(difference.what), "\n");
+  for (const VerifyReport::Difference& first : differences) {
+    const auto alike = count.find(first.what);
+    if (alike == count.end()) continue;  // told already
+    if (alike->second <= kNamed) {
+      absl::StrAppend(&text, Printable(first.name), ": ", Printable(first.what), "\n");
+      continue;
+    }
+    size_t named = 0;
+    for (const VerifyReport::Difference& other : differences) {
+      if (other.what != first.what || named == kNamed) continue;
+      absl::StrAppend(&text, named++ == 0 ? "" : ", ", Printable(other.name));
+    }
+    absl::StrAppend(&text, " and ", alike->second - kNamed, " more: ", Printable(first.what), "\n");
+    count.erase(alike);
+    grouped = true;
   }
+  if (grouped) text += "--json lists all of them\n";
+  return text;
+}
+
+std::string ReportText(const VerifyReport& report) {
+  std::string text = DifferencesText(report.differences);
   if (report.as_made_weights_only) text += "B was made of weights alone: only those of A are compared\n";
   for (const Wrapper& wrapper : report.taken_off) {
     absl::StrAppend(&text, "taken off the names of A, as it was when B was made: ", Printable(wrapper.text), "\n");
@@ -80,7 +108,10 @@ Action AddVerify(CLI::App& parent) {
       "# Equal contents, whatever the layouts and formats\n"
       "reshard verify step-1000 serving\n"
       "# What --to hf made of it, of weights alone and under their new names, as its reshard.json says\n"
-      "reshard verify step-1000 exported\n");
+      "reshard verify step-1000 exported\n"
+      "# What a cast made of it\n"
+      "reshard convert step-1000 exported-bf16 --to hf --dtype bf16 && reshard verify step-1000 exported-bf16 --dtype "
+      "bf16\n");
   return [flags] { return RunVerify(*flags); };
 }
 

@@ -146,12 +146,15 @@ std::string AxesIn(std::string_view text) {
 absl::StatusOr<Mesh> ReadMesh(std::string_view text) {
   absl::StatusOr<Mesh> mesh = ParseMesh(text);
   if (mesh.ok()) return mesh;
+  const bool is_layout = text.starts_with('[') && text.find('<') != std::string_view::npos;
   const std::string meant = AxesIn(text);
-  if (meant.empty() || meant == text) return mesh;
+  if (!is_layout && (meant.empty() || meant == text)) return mesh;
+  const std::string hint = is_layout ? "; this is a layout, and its mesh, like {X:4}, comes first"
+                                     : absl::StrCat("; is it ", meant, "?");
   const std::string message(mesh.status().message());
   const size_t line = message.find('\n');
-  return absl::InvalidArgumentError(absl::StrCat(message.substr(0, line), "; is it ", meant, "?",
-                                                 line == std::string::npos ? "" : message.substr(line)));
+  return absl::InvalidArgumentError(
+      absl::StrCat(message.substr(0, line), hint, line == std::string::npos ? "" : message.substr(line)));
 }
 
 absl::StatusOr<Layout> ReadLayout(std::string_view text, const Mesh& mesh, Notation notation,

@@ -155,7 +155,10 @@ std::string Inspect(const std::string& path, const std::string& pattern, bool ch
 template <typename T>
 T Get(const nb::dict& terms, const char* key) {
   T value;
-  if (!nb::try_cast<T>(terms[key], value)) throw nb::type_error((std::string(key) + " has another type").c_str());
+  if (!nb::try_cast<T>(terms[key], value)) {
+    const auto type = nb::cast<std::string>(terms[key].type().attr("__name__"));
+    throw nb::type_error(absl::StrCat(key, " cannot be of type ", type).c_str());
+  }
   return value;
 }
 

@@ -32,6 +32,17 @@ def topology_text(topology: Topology) -> tuple[str, str | None]:
     return name, None
 
 
+# Text such as "{dp:4,tp:8}", or sizes by axis, major first.
+Mesh = str | Mapping[str, int]
+
+
+def mesh_text(mesh: Mesh) -> str:
+    """The text of {"dp": 4, "tp": 8}, such as the `shape` of a mesh of JAX."""
+    if not isinstance(mesh, Mapping):
+        return mesh
+    return "{" + ",".join(f"{axis}:{int(size)}" for axis, size in mesh.items()) + "}"
+
+
 def dtype_name(dtype: object) -> str:
     """The name of "bf16", torch.bfloat16, numpy.dtype("float32") or numpy.float32."""
     return dtype.__name__ if isinstance(dtype, type) else str(dtype)

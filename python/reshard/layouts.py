@@ -5,7 +5,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .arguments import sizes
+from .arguments import Mesh, mesh_text, sizes
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -35,7 +35,7 @@ class Layout:
         reshard.Layout.from_placements(mesh, [Shard(0), Replicate()], (4096, 1024))
 
     Args:
-        mesh: as text, "{dp:2,tp:4}".
+        mesh: as text, "{dp:2,tp:4}", or as a dict, {"dp": 2, "tp": 4}.
         layout: as text, "[<dp,tp>4096, 1024]"; sizes are global.
         shape: global sizes; the layout may then be a rule without sizes, or in another notation.
         format: the notation of the layout: "reshard", "dtensor", "jax", "shardy" or "hlo".
@@ -47,8 +47,8 @@ class Layout:
 
     __slots__ = ("_core",)
 
-    def __init__(self, mesh: str, layout: str, *, shape: Sequence[int] | None = None, format: str = "reshard"):
-        self._core = _core.layout(mesh, layout, format, sizes(shape))
+    def __init__(self, mesh: Mesh, layout: str, *, shape: Sequence[int] | None = None, format: str = "reshard"):
+        self._core = _core.layout(mesh_text(mesh), layout, format, sizes(shape))
 
     @classmethod
     def of(cls, dtensor: "DTensor") -> "Layout":
@@ -183,7 +183,7 @@ class Picture(Page):
 
 
 def show(
-    mesh: str | Layout,
+    mesh: Mesh | Layout,
     layout: str | None = None,
     *,
     shape: Sequence[int] | None = None,
@@ -193,7 +193,7 @@ def show(
     """Draws which device holds what.
 
     Args:
-        mesh, layout: as texts; or a `Layout`.
+        mesh, layout: as those of `Layout`; or a `Layout`.
         shape: global sizes; the layout may then be a rule, or in another notation.
         format: the layout's notation.
         device: draws only what this device holds.

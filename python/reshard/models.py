@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _core
-from .arguments import Topology, dtype_name, topology_text
+from .arguments import Mesh, Topology, dtype_name, mesh_text, topology_text
 from .checkpoints import json_text
 from .planning import Batch, scheduled
 
@@ -18,8 +18,8 @@ def plan_model(
     source: str | os.PathLike | Mapping[str, Any],
     target: str | os.PathLike | Mapping[str, Any],
     *,
-    mesh: str | None = None,
-    target_mesh: str | None = None,
+    mesh: Mesh | None = None,
+    target_mesh: Mesh | None = None,
     dtype: object = "bf16",
     bucket: int | str | None = None,
     objective: str = "time",
@@ -39,7 +39,7 @@ def plan_model(
         source, target: where the tensors are and where they go: rules ({"mesh": ..., "layouts": [...]}) or the path of a
             file with them; one layout rule for all, such as "[<dp>, ...]"; or schemes joined by "+": "fsdp", "tp:llama",
             "tp:gpt2", "tp:neox", "ep", "replicate", each followed by "@" and its axes where they cannot be guessed.
-        mesh, target_mesh: of layout rules and schemes; the target's defaults to the source's.
+        mesh, target_mesh: of layout rules and schemes, as text or as a dict; the target's defaults to the source's.
         dtype: of shapes that have none.
         bucket, objective, ops, memory_limit, topology, nodes, relabel: as in plan_batch().
 
@@ -51,13 +51,13 @@ def plan_model(
     is_json = isinstance(model, Mapping)
     text = json.dumps(model) if is_json else os.fspath(model)
 
-    def said(where: str | os.PathLike | Mapping[str, Any], over: str | None) -> tuple[str, bool, str | None]:
+    def said(where: str | os.PathLike | Mapping[str, Any], over: Mesh | None) -> tuple[str, bool, str | None]:
         if isinstance(where, Mapping):
             return json.dumps(where), True, None
         path = os.fspath(where)
         if not isinstance(where, str) or path.endswith(".json") or os.path.isfile(path):
             return json_text(path), True, None
-        return path, False, over
+        return path, False, None if over is None else mesh_text(over)
 
     problems, names = _core.model_problems(
         text, is_json, dtype_name(dtype), said(source, mesh), said(target, target_mesh or mesh)

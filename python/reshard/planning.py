@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .arguments import Topology, byte_count, dtype_name, sizes, topology_text
+from .arguments import Mesh, Topology, byte_count, dtype_name, mesh_text, sizes, topology_text
 from .errors import InputError
 from .layouts import Layout, Page
 
@@ -218,11 +218,11 @@ def _options(
 
 
 def plan(
-    mesh: "str | Layout | DTensor",
+    mesh: "Mesh | Layout | DTensor",
     source: "str | Layout | DTensor | Sequence[Placement]",
     target: str | None = None,
     *,
-    target_mesh: "str | DeviceMesh | None" = None,
+    target_mesh: "Mesh | DeviceMesh | None" = None,
     dtype: object = None,
     shape: Sequence[int] | None = None,
     format: str = "reshard",
@@ -243,7 +243,7 @@ def plan(
         print(reshard.plan(x, [Shard(1)]))      # what reshard.redistribute(x, [Shard(1)]) would do; x is a DTensor
 
     Args:
-        mesh: the source's mesh, such as "{X:4,Y:2}". Or a `Layout`; the next argument is then the target's. Or a
+        mesh: the source's mesh, such as "{X:4,Y:2}" or {"X": 4, "Y": 2}. Or a `Layout`; the next argument is then the target's. Or a
             DTensor, which gives mesh, layout and dtype; the next argument is then the target: placements, a layout as
             text, or another DTensor.
         source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
@@ -278,9 +278,12 @@ def plan(
             raise TypeError("plan(layout, layout): the target is a Layout, too, and has mesh and shape in it")
         problem = _core.problem_of(mesh._core, source._core, dtype_name(dtype or "bf16"))
     else:
-        if not isinstance(mesh, str):
+        if not isinstance(mesh, str | Mapping):
             if target is not None or dtype is not None or shape is not None:
-                raise TypeError("plan(dtensor, target): mesh, layout, shape and dtype are the DTensor's")
+                raise TypeError(
+                    "plan(mesh, source, target) takes a mesh as text or as a dict, plan(dtensor, target) mesh, layout, "
+                    f"shape and dtype from the DTensor; the first argument is of type {type(mesh).__name__}"
+                )
             from .torch.problems import plan_texts
             from .torch.topology import configured_topology
 
@@ -289,10 +292,10 @@ def plan(
         elif target is None:
             raise TypeError("plan(mesh, source, target): the target is missing")
         problem = _core.problem(
-            mesh,
+            mesh_text(mesh),
             source,
             target,
-            target_mesh,
+            None if target_mesh is None else mesh_text(target_mesh),
             dtype_name(dtype or "bf16"),
             sizes(shape),
             source_format or format,
@@ -364,10 +367,10 @@ def problem_of_line(line: Mapping[str, Any], dtype: object = "bf16") -> _core.Pr
     if missing := {"mesh", "from", "to"} - set(line):
         raise InputError(f"{sorted(missing)[0]!r} is missing")
     return _core.problem(
-        line["mesh"],
+        mesh_text(line["mesh"]),
         source,
         target,
-        line.get("to_mesh"),
+        None if line.get("to_mesh") is None else mesh_text(line["to_mesh"]),
         named,
         sizes(line.get("shape")),
         line.get("from_format") or "reshard",

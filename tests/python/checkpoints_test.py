@@ -186,6 +186,8 @@ class Checkpoints(unittest.TestCase):
             reshard.inspect(self.at / "damaged.safetensors")
         with self.assertRaises(TypeError):
             reshard.convert(source, there, to=3)
+        with self.assertRaisesRegex(TypeError, "overwrite cannot be of type str"):
+            reshard.convert(source, there, to="hf", overwrite="yes")
         self.assertEqual(sorted(path.name for path in self.at.iterdir()), ["damaged.safetensors", "source"])
 
     def big(self):

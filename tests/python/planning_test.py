@@ -81,6 +81,18 @@ class Plans(unittest.TestCase):
         relabelled = reshard.plan("{X:4}", "[<X>8]", "[<X>8]", target_mesh="{X:4}@[3,2,1,0]", relabel=True)
         self.assertEqual((relabelled.bytes, relabelled.devices), (0, [0, 1, 2, 3]))
 
+    def test_meshes_as_dicts(self):
+        ends, other, sizes = ("[<dp>8, 4]", "[8, <tp>4]"), {"dp": 2, "tp": 2}, {"dp": 4, "tp": 2}
+        plan = reshard.plan(sizes, *ends, target_mesh=other)
+        self.assertEqual(plan.to_json(), reshard.plan("{dp:4,tp:2}", *ends, target_mesh="{dp:2,tp:2}").to_json())
+        batch = reshard.plan_batch([{"mesh": sizes, "from": ends[0], "to": ends[1], "to_mesh": other}])
+        self.assertEqual(batch.plan("0").to_json(), plan.to_json())
+        model = reshard.plan_model({"w": (8, 4)}, *ends, mesh=sizes, target_mesh=other)
+        self.assertEqual(model.plan("w").to_json(), plan.to_json())
+        self.assertEqual(reshard.Layout(sizes, ends[0]), reshard.Layout("{dp:4,tp:2}", ends[0]))
+        with self.assertRaisesRegex(reshard.InputError, "mesh"):
+            reshard.plan({"dp": 0}, *ends)
+
     def test_names_of_dtypes(self):
         class LikeNumPy:
             def __str__(self):
@@ -117,7 +129,7 @@ class Plans(unittest.TestCase):
             reshard.plan(*SWAP, topology="./none.json")
         with self.assertRaises(TypeError):
             reshard.plan(*SWAP, nonsense=1)
-        with self.assertRaises(TypeError):
+        with self.assertRaisesRegex(TypeError, "a mesh as text or as a dict.*of type int"):
             reshard.plan(1, 2, 3)
 
 

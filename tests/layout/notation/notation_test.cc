@@ -73,6 +73,7 @@ TEST_CASE("a mesh that is written otherwise is named as it is written here") {
   for (const char* text : {"", "dp", "{X:4", "(1,2,3,4,5,6,7,8,9,10)", "{X:99999999999}", "\x80=4"}) {
     CHECK(ReadMesh(text).status().code() == absl::StatusCode::kInvalidArgument);
   }
+  CHECK_THAT(Message(ReadMesh("[<X>512, 128]").status()), Catch::Contains("this is a layout, and its mesh"));
   CHECK(ReadMesh("{X:4}").ok());
 }
 

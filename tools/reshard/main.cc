@@ -63,7 +63,7 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
   }
   if (subcommands.empty()) {
     std::vector<std::string> words = NamesOfSubcommands(app);
-    words.push_back(kVersionWord);
+    words.emplace_back(kVersionWord);
     const auto near = argc > 1 ? Nearest(argv[1], words) : std::nullopt;
     return Fail(kUsage, absl::StrCat("unknown subcommand ", argc > 1 ? Clipped(argv[1]) : "",
                                      near ? absl::StrCat("; did you mean ", *near, "?") : "", " (see reshard --help)"));

@@ -243,9 +243,9 @@ def plan(
         print(reshard.plan(x, [Shard(1)]))      # what reshard.redistribute(x, [Shard(1)]) would do; x is a DTensor
 
     Args:
-        mesh: the source's mesh, such as "{X:4,Y:2}" or {"X": 4, "Y": 2}. Or a `Layout`; the next argument is then the target's. Or a
-            DTensor, which gives mesh, layout and dtype; the next argument is then the target: placements, a layout as
-            text, or another DTensor.
+        mesh: the source's mesh, such as "{X:4,Y:2}" or {"X": 4, "Y": 2}. Or a `Layout`; the next argument is then the
+            target's. Or a DTensor, which gives mesh, layout and dtype; the next argument is then the target:
+            placements, a layout as text, or another DTensor.
         source, target: layouts, such as "[<X>1024, 64]". Sizes are global.
         target_mesh: the target's mesh; None means that of the source. A DeviceMesh where the source is a DTensor.
         dtype: a name such as "bf16" or "float32", a torch.dtype, or a NumPy dtype; None is "bf16".

@@ -115,7 +115,8 @@ Proposal ContiguousShares(const Task& task, const SoFar& so_far) {
       ContiguousShareChains(task.source, task.target, task.dtype, task.options.topology, task.maps);
   std::vector<Chain> bases;
   for (const ShareChain& one : shares) bases.push_back(one.chain);
-  Proposal out{.chains = InStages(task, *many, bases, 1)};
+  const AxisCuts cuts = task.model == nullptr ? AxisCuts::kNested : AxisCuts::kAtOnce;
+  Proposal out{.chains = InStages(task, *many, bases, 1, cuts)};
   if (!shares.empty() && shares[0].time_ns < many->time_ns) out.chains.push_back(shares[0].chain);
   // Saving a few latencies, which are uncertain, is not worth more bytes.
   out.faster_than_ns = many->time_ns - many->time_ns / 8;

@@ -258,9 +258,45 @@ std::optional<ManyPeers> FindManyPeers(const Task& task, const SoFar& so_far) {
   return out;
 }
 
-std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::vector<Chain>& bases, size_t most) {
+namespace {
+
+// The layout with the parts of its axes that lead through `outer` domains cut part inside part, none larger than
+// `group` unless it is prime. The layout itself where that would be larger than `most` elements.
+Layout Nested(const Layout& layout, const std::vector<int64_t>& outer, int64_t group, int64_t most) {
+  std::vector<DimLayout> dims = layout.dims();
+  for (DimLayout& dim : dims) {
+    std::vector<Factor> factors;
+    for (const Factor& factor : dim.factors) {
+      const bool is_axis = factor.kind == Factor::Kind::kAxis;
+      const auto parts =
+          is_axis ? digits::Apart(factor.axis, outer[static_cast<size_t>(factor.axis.axis)]) : std::nullopt;
+      if (!parts || !parts->outside) {
+        factors.push_back(factor);
+        continue;
+      }
+      AxisRef part = *parts->outside;
+      for (int64_t size : PartsOf(part.size, group)) {
+        part.size = size;
+        factors.push_back(Factor::Along(part));
+        part.pre *= size;
+      }
+      if (parts->inside > 1) factors.push_back(Factor::Along({part.axis, part.pre, parts->inside}));
+    }
+    dim.factors = std::move(factors);
+  }
+  auto out = Layout::Create(layout.mesh(), std::move(dims));
+  return out.ok() && out->MaxLocalElements() <= most ? *std::move(out) : layout;
+}
+
+}  // namespace
+
+std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::vector<Chain>& bases, size_t most,
+                            AxisCuts cuts) {
   const Topology& topology = task.options.topology;
   const digits::MeshLevels* levels = many.levels ? &*many.levels : nullptr;
+  std::vector<int64_t> outer;
+  if (levels != nullptr && cuts == AxisCuts::kNested) outer = digits::OuterSizes(*levels, many.level - 1);
+  const int64_t largest = std::max(task.source.MaxLocalElements(), task.target.MaxLocalElements());
   std::vector<std::pair<int64_t, Chain>> found;  // with its estimate
   for (const Chain& base : bases) {
     // The number of stages with the least time by the formula of a step, as if all moved the same bytes.
@@ -269,17 +305,20 @@ std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::
     for (int stages = 2; stages <= kMostStages; ++stages) {
       Chain chain;
       int64_t estimate = 0;
-      const Layout* at = &task.source;
+      const int64_t group = RootOf(many.domains, stages);
+      const auto between = [&](const Layout& layout) {
+        return outer.empty() || layout == task.target ? layout : Nested(layout, outer, group, largest);
+      };
+      Layout at = task.source;
       for (const cost::ChainStep& step : base) {
-        std::vector<Stage> parts{{step, many.domains}};
-        if (step.kind == cost::ChainStep::Kind::kMove) {
-          parts = Stages(*at, step.to, levels, many.level, RootOf(many.domains, stages));
-        }
+        const cost::ChainStep whole{step.kind, between(step.to)};
+        std::vector<Stage> parts{{whole, many.domains}};
+        if (step.kind == cost::ChainStep::Kind::kMove) parts = Stages(at, whole.to, levels, many.level, group);
         for (Stage& part : parts) {
           if (part.devices > 1) estimate += topology.StepTime(many.level, part.devices - 1, many.across_bytes);
-          chain.push_back(std::move(part.step));
+          chain.push_back({part.step.kind, between(part.step.to)});
         }
-        at = &step.to;
+        at = whole.to;
       }
       if (chain.size() == base.size() || estimate >= least) continue;
       least = estimate;
@@ -302,7 +341,7 @@ Proposal Staged(const Task& task, const SoFar& so_far) {
   std::vector<Chain> bases = ThreePhaseChains(task.source, task.target, task.options.topology);
   bases.resize(std::min(bases.size(), kBases));
   bases.push_back({{cost::ChainStep::Kind::kMove, task.target}});
-  Proposal out{.chains = InStages(task, *many, bases, kProposed)};
+  Proposal out{.chains = InStages(task, *many, bases, kProposed, AxisCuts::kAtOnce)};
   // Stages of uneven parts may move much more; saving a few latencies, which are uncertain, is not worth that.
   if (task.model == nullptr) out.faster_than_ns = many->time_ns - many->time_ns / 8;
   return out;

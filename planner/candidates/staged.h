@@ -46,9 +46,20 @@ struct ManyPeers {
 // where the latency of a message, which is the least certain figure of a topology, would decide too much.
 std::optional<ManyPeers> FindManyPeers(const Task& task, const SoFar& so_far);
 
+// How the layouts between steps cut a dimension by the nodes' part of an axis that stages move in parts. The same where
+// sizes divide.
+enum class AxisCuts {
+  kAtOnce,  // all coordinates alike: a:(1)512 cuts 50000 at multiples of 98
+  // Part inside part, as the stages move them: a:(1)8,a:(8)8,a:(64)8 cuts it at 6250 i + 782 j + 98 k. What a stage
+  // leaves, such as <8,8,a:(64)8>, then has the borders that it had before: a device has fewer peers.
+  kNested,
+};
+
 // The chains with their moves cut into the number of stages with the least time by the formula of a step: at most
 // `most` chains, the fastest by the formula first. Leaves out chains that stages make no faster than `many.time_ns`.
-std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::vector<Chain>& bases, size_t most);
+// kNested: where that makes no layout larger than max(source, target).
+std::vector<Chain> InStages(const Task& task, const ManyPeers& many, const std::vector<Chain>& bases, size_t most,
+                            AxisCuts cuts);
 
 // As a family: from 512 devices on, where the objective is time and the time of the cheapest candidate is mostly
 // latencies.

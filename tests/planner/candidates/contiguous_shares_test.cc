@@ -100,5 +100,16 @@ TEST_CASE("a plan takes them where time is mostly latencies") {
   CHECK(plan->totals.levels.back().nic_bytes_max < 4 * plan->bounds.levels.back().nic_recv_bytes_max);
 }
 
+TEST_CASE("stages of sizes that do not divide keep their borders") {
+  PlanOptions options;
+  options.topology = *Topology::Preset("dgx-h100");
+  // 4,096 parts of 13 columns: nodes of 8 have 104 each, and no layout of 512 nodes does.
+  const auto plan = MakePlan(
+      {LayoutOf("[65521, <a>50000]", "{a:4096}"), LayoutOf("[<a>65521, 50000]", "{a:4096}"), DType::kBF16}, options);
+  REQUIRE(plan.ok());
+  // Stages of 8 nodes; where source and target have other borders, a device meets twice as many.
+  CHECK(PeersAcross(plan->steps) <= 16);
+}
+
 }  // namespace
 }  // namespace reshard

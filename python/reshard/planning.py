@@ -280,10 +280,9 @@ def plan(
     else:
         if not isinstance(mesh, str | Mapping):
             if target is not None or dtype is not None or shape is not None:
-                raise TypeError(
-                    "plan(mesh, source, target) takes a mesh as text or as a dict, plan(dtensor, target) mesh, layout, "
-                    f"shape and dtype from the DTensor; the first argument is of type {type(mesh).__name__}"
-                )
+                if hasattr(mesh, "device_mesh"):
+                    raise TypeError("plan(dtensor, target): mesh, layout, shape and dtype are the DTensor's")
+                raise TypeError(f"plan(mesh, source, target): the mesh is text or a dict, not {type(mesh).__name__}")
             from .torch.problems import plan_texts
             from .torch.topology import configured_topology
 

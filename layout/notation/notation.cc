@@ -147,10 +147,10 @@ absl::StatusOr<Mesh> ReadMesh(std::string_view text) {
   absl::StatusOr<Mesh> mesh = ParseMesh(text);
   if (mesh.ok()) return mesh;
   const bool is_layout = text.starts_with('[') && text.find('<') != std::string_view::npos;
-  const std::string meant = AxesIn(text);
-  if (!is_layout && (meant.empty() || meant == text)) return mesh;
-  const std::string hint =
-      is_layout ? "; this is a layout, and its mesh, like {X:4}, comes first" : absl::StrCat("; is it ", meant, "?");
+  const std::string meant = is_layout ? "" : AxesIn(text);
+  const std::string hint = is_layout ? "; this is a layout, and its mesh, like {X:4}, comes first"
+                           : meant.empty() || meant == text ? ""
+                                                            : absl::StrCat("; is it ", meant, "?");
   const std::string message(mesh.status().message());
   const size_t line = message.find('\n');
   return absl::InvalidArgumentError(

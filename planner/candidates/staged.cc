@@ -28,18 +28,19 @@ int64_t RootOf(int64_t of, int n) {
   }
 }
 
-// Parts of a digit, none larger than `group` unless it is prime.
-std::vector<int64_t> PartsOf(int64_t size, int64_t group) {
-  std::vector<int64_t> out;
-  while (size > 1) {
+// Parts of a digit, major first, none larger than `group` unless it is prime.
+std::vector<AxisRef> PartsOf(const AxisRef& digit, int64_t group) {
+  std::vector<AxisRef> out;
+  for (int64_t size = digit.size, pre = digit.pre; size > 1;) {
     int64_t part = std::min(size, group);
     while (part > 1 && size % part != 0) --part;
     if (part == 1) {
       part = 2;
       while (size % part != 0) ++part;
     }
-    out.push_back(part);
+    out.push_back({digit.axis, pre, part});
     size /= part;
+    pre *= part;
   }
   return out;
 }
@@ -125,12 +126,7 @@ std::optional<digits::DigitModel> CutModel(const Layout& from, const Layout& to,
     const auto i = static_cast<size_t>(e);
     const bool moves = whole->source().at[i] != whole->target().at[i];
     if (!moves || whole->refined()[i].level != level || whole->digit_size(e) <= group) continue;
-    AxisRef part = whole->refined()[i].ref;
-    for (int64_t size : PartsOf(part.size, group)) {
-      part.size = size;
-      cuts.push_back(part);
-      part.pre *= size;
-    }
+    for (const AxisRef& part : PartsOf(whole->refined()[i].ref, group)) cuts.push_back(part);
   }
   return digits::DigitModel::WithCuts(from, to, levels, cuts);
 }
@@ -274,13 +270,11 @@ Layout Nested(const Layout& layout, const std::vector<int64_t>& outer, int64_t g
         factors.push_back(factor);
         continue;
       }
-      AxisRef part = *parts->outside;
-      for (int64_t size : PartsOf(part.size, group)) {
-        part.size = size;
-        factors.push_back(Factor::Along(part));
-        part.pre *= size;
+      const AxisRef& outside = *parts->outside;
+      for (const AxisRef& part : PartsOf(outside, group)) factors.push_back(Factor::Along(part));
+      if (parts->inside > 1) {
+        factors.push_back(Factor::Along({outside.axis, outside.pre * outside.size, parts->inside}));
       }
-      if (parts->inside > 1) factors.push_back(Factor::Along({part.axis, part.pre, parts->inside}));
     }
     dim.factors = std::move(factors);
   }

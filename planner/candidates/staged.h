@@ -46,8 +46,8 @@ struct ManyPeers {
 // where the latency of a message, which is the least certain figure of a topology, would decide too much.
 std::optional<ManyPeers> FindManyPeers(const Task& task, const SoFar& so_far);
 
-// How the layouts between steps cut a dimension by the nodes' part of an axis that stages move in parts. The same where
-// sizes divide.
+// How the layouts between steps cut a dimension by the nodes' part of an axis that stages move in parts. Where sizes
+// divide, the elements are the same, but stages are found for the finer parts, often worse ones: kAtOnce.
 enum class AxisCuts {
   kAtOnce,  // all coordinates alike: a:(1)512 cuts 50000 at multiples of 98
   // Part inside part, as the stages move them: a:(1)8,a:(8)8,a:(64)8 cuts it at 6250 i + 782 j + 98 k. What a stage

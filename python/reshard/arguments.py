@@ -36,8 +36,8 @@ def topology_text(topology: Topology) -> tuple[str, str | None]:
 Mesh = str | Mapping[str, int]
 
 
-def mesh_text(mesh: Mesh) -> str:
-    """The text of {"dp": 4, "tp": 8}, such as the `shape` of a mesh of JAX."""
+def mesh_text(mesh: Mesh | None) -> str | None:
+    """The text of {"dp": 4, "tp": 8}, such as the `shape` of a mesh of JAX; text, and None, as they are."""
     if not isinstance(mesh, Mapping):
         return mesh
     return "{" + ",".join(f"{axis}:{int(size)}" for axis, size in mesh.items()) + "}"

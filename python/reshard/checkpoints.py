@@ -232,7 +232,7 @@ def convert(
     terms = terms_of(recipe, invert, dtype, include, exclude, weights_only, byte_items, strip_prefix, rename, add_prefix)
     terms |= _side_files(side_files) | dict(allow_unmatched=allow_unmatched) | _wholeness(partial, rank_local)
     terms |= dict(with_training_state=with_training_state, keep_names=keep_names)
-    terms |= dict(to=to, rules=json_text(rules), mesh=None if mesh is None else mesh_text(mesh), layout=layout)
+    terms |= dict(to=to, rules=json_text(rules), mesh=mesh_text(mesh), layout=layout)
     terms |= dict(threads=threads, workers=workers, worker=worker)
     terms |= dict(memory_limit=byte_count(memory_limit), file_size=0 if file_size is None else byte_count(file_size))
     terms |= dict(dry_run=dry_run, overwrite=overwrite, restart=restart, resume=resume, clean=clean, verify=verify)

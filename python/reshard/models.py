@@ -57,7 +57,7 @@ def plan_model(
         path = os.fspath(where)
         if not isinstance(where, str) or path.endswith(".json") or os.path.isfile(path):
             return json_text(path), True, None
-        return path, False, None if over is None else mesh_text(over)
+        return path, False, mesh_text(over)
 
     problems, names = _core.model_problems(
         text, is_json, dtype_name(dtype), said(source, mesh), said(target, target_mesh or mesh)

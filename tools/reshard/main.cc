@@ -38,13 +38,18 @@ std::vector<std::string> NamesOfSubcommands(const CLI::App& app) {
   return names;
 }
 
-// How a subcommand is called, like "reshard verify A B".
+// Where to read on, like " (see reshard help verify)".
+std::string SeeHelp(const CLI::App& subcommand) {
+  return absl::StrCat(" (see reshard help ", subcommand.get_name(), ")");
+}
+
+// How a subcommand is called, like "reshard verify A B (see reshard help verify)".
 std::string UsageOf(const CLI::App& subcommand) {
   std::string usage = absl::StrCat("reshard ", subcommand.get_name());
   for (const CLI::Option* option : subcommand.get_options()) {
     if (option->get_positional()) absl::StrAppend(&usage, " ", option->get_name(/*positional=*/true));
   }
-  return usage;
+  return usage + SeeHelp(subcommand);
 }
 
 int UnknownArguments(const CLI::App& app, int argc, char** argv) {
@@ -58,8 +63,7 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     const auto near = Nearest(word, known);
     return Fail(kUsage, absl::StrCat("unknown flag --", Clipped(word),
-                                     near ? absl::StrCat("; did you mean --", *near, "?") : "", " (see reshard help ",
-                                     used.get_name(), ")"));
+                                     near ? absl::StrCat("; did you mean --", *near, "?") : "", SeeHelp(used)));
   }
   if (subcommands.empty()) {
     std::vector<std::string> words = NamesOfSubcommands(app);
@@ -71,8 +75,7 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
   const std::string word = extra.empty() ? argv[argc - 1] : extra.front();
   if (word.starts_with('-')) return Fail(kUsage, absl::StrCat("unknown flag ", Clipped(word)));
-  return Fail(kUsage, absl::StrCat(Clipped(word), " is one argument too many for ", UsageOf(used),
-                                   " (see reshard help ", used.get_name(), ")"));
+  return Fail(kUsage, absl::StrCat(Clipped(word), " is one argument too many for ", UsageOf(used)));
 }
 
 // Whether programs read what this subcommand prints, so that --quiet keeps it.
@@ -141,8 +144,7 @@ int Main(int argc, char** argv) {
     return Fail(kUsage, app.get_subcommands().empty()
                             ? absl::StrCat("a subcommand is required: ", absl::StrJoin(NamesOfSubcommands(app), ", "),
                                            " (see reshard --help)")
-                            : absl::StrCat(error.what(), ": ", UsageOf(*app.get_subcommands()[0]),
-                                           " (see reshard help ", app.get_subcommands()[0]->get_name(), ")"));
+                            : absl::StrCat(error.what(), ": ", UsageOf(*app.get_subcommands()[0])));
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }

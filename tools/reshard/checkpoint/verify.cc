@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "reshard/checkpoint/report.h"
 #include "reshard/planner/units.h"
 #include "tools/reshard/checkpoint/selection_flags.h"
@@ -32,25 +34,22 @@ struct VerifyFlags {
 // once.
 std::string DifferencesText(const std::vector<VerifyReport::Difference>& differences) {
   constexpr size_t kNamed = 3;
-  std::map<std::string_view, size_t> count;  // by what differs
-  for (const VerifyReport::Difference& one : differences) ++count[one.what];
+  std::map<std::string_view, std::vector<std::string>> names;  // by what differs
+  for (const VerifyReport::Difference& one : differences) names[one.what].push_back(Printable(one.name));
   bool grouped = false;
   std::string text;
-  for (const VerifyReport::Difference& first : differences) {
-    const auto alike = count.find(first.what);
-    if (alike == count.end()) continue;  // told already
-    if (alike->second <= kNamed) {
-      absl::StrAppend(&text, Printable(first.name), ": ", Printable(first.what), "\n");
-      continue;
+  for (const VerifyReport::Difference& one : differences) {
+    const auto alike = names.find(one.what);
+    if (alike == names.end()) continue;  // told already
+    const std::string what = absl::StrCat(": ", Printable(one.what), "\n");
+    if (const size_t count = alike->second.size(); count > kNamed) {
+      alike->second.resize(kNamed);
+      absl::StrAppend(&text, absl::StrJoin(alike->second, ", "), " and ", count - kNamed, " more", what);
+      names.erase(alike);
+      grouped = true;
+    } else {
+      absl::StrAppend(&text, Printable(one.name), what);
     }
-    size_t named = 0;
-    for (const VerifyReport::Difference& other : differences) {
-      if (other.what != first.what || named == kNamed) continue;
-      absl::StrAppend(&text, named++ == 0 ? "" : ", ", Printable(other.name));
-    }
-    absl::StrAppend(&text, " and ", alike->second - kNamed, " more: ", Printable(first.what), "\n");
-    count.erase(alike);
-    grouped = true;
   }
   if (grouped) text += "--json lists all of them\n";
   return text;

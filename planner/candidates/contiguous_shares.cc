@@ -6,6 +6,7 @@
 
 #include "planner/candidates/domain_cuts.h"
 #include "planner/candidates/staged.h"
+#include "planner/digits/digits.h"
 #include "planner/digits/domains.h"
 #include "planner/transfers/sampled_loads.h"
 
@@ -19,40 +20,92 @@ constexpr int64_t kMostSharesLookedAt = int64_t{1} << 22;
 class ShareSearch {
  public:
   ShareSearch(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
-              transfers::ShardMaps& maps)
-      : source_(source), target_(target), topology_(topology), sampled_(dtype, topology, maps, kMostSharesLookedAt) {}
+              const digits::MeshLevels& levels, transfers::ShardMaps& maps)
+      : source_(source),
+        target_(target),
+        topology_(topology),
+        levels_(levels),
+        outer_(digits::OuterSizes(levels, topology.num_levels() - 2)),
+        sampled_(dtype, topology, maps, kMostSharesLookedAt) {}
 
   std::vector<ShareChain> Chains();
 
  private:
-  // A layout in which the devices of a domain share what it holds, and the time from its end to it, or back.
-  struct Shared {
+  // A layout from which, or to which, the exchange between domains goes.
+  struct Middle {
     Layout layout;
-    int64_t time_ns = 0;
+    std::optional<Layout> gathered;  // on the way to the target: what each domain holds once replicas have gathered
+    int64_t time_ns = 0;             // from the source, or to the target
   };
-  // The end itself, and for each dimension the layout that shares what a domain holds along it: behind the cuts between
-  // domains where there are some, so that nothing leaves a domain; where there are none, in front of everything.
-  std::vector<Layout> LayoutsOf(const Layout& end, const std::vector<int64_t>& outer) const;
+  // `end` with each part of `shares` cutting dimension `d`: behind the cuts between domains where there are some, so
+  // that nothing leaves a domain; where there are none, in front of everything. nullopt where it would be too large.
+  std::optional<Layout> Sharing(const Layout& end, const Cuts& cuts, size_t d,
+                                const std::vector<AxisRef>& shares) const;
+  // The source itself, and for each dimension the layout in which the devices of a domain share what it holds along it.
+  std::vector<Middle> FromSource();
+  // The same for the target, and those in which domains that are to hold the same share it, too.
+  std::vector<Middle> ToTarget();
+  // The parts of axes between domains along which the layout is replicated.
+  std::vector<AxisRef> ReplicatedBetween(const Layout& layout) const;
   // nullopt where a sample of devices cannot tell.
   std::optional<int64_t> Time(const Layout& from, const Layout& to);
 
   const Layout& source_;
   const Layout& target_;
   const Topology& topology_;
+  const digits::MeshLevels& levels_;
+  const std::vector<int64_t> outer_;  // per axis, the domains that it leads through
   transfers::SampledLoads sampled_;
 };
 
-std::vector<Layout> ShareSearch::LayoutsOf(const Layout& end, const std::vector<int64_t>& outer) const {
-  std::vector<Layout> out{end};
-  const auto cuts = BetweenDomains(end, outer);
-  if (!cuts) return out;
+std::optional<Layout> ShareSearch::Sharing(const Layout& end, const Cuts& cuts, size_t d,
+                                           const std::vector<AxisRef>& shares) const {
+  std::vector<DimLayout> dims;
+  for (size_t i = 0; i < cuts.size(); ++i) dims.push_back({end.dims()[i].size, cuts[i]});
+  for (const AxisRef& ref : shares) dims[d].factors.push_back(Factor::Along(ref));
+  auto out = Layout::Create(end.mesh(), std::move(dims));
   const int64_t most = std::max(source_.MaxLocalElements(), target_.MaxLocalElements());
-  for (size_t shared = 0; shared < cuts->size(); ++shared) {
-    std::vector<DimLayout> dims;
-    for (size_t d = 0; d < cuts->size(); ++d) dims.push_back({end.dims()[d].size, (*cuts)[d]});
-    for (const AxisRef& ref : InsideDomains(end.mesh(), outer)) dims[shared].factors.push_back(Factor::Along(ref));
-    auto layout = Layout::Create(end.mesh(), std::move(dims));
-    if (layout.ok() && layout->MaxLocalElements() <= most && !(*layout == end)) out.push_back(*std::move(layout));
+  if (!out.ok() || out->MaxLocalElements() > most || *out == end) return std::nullopt;
+  return *std::move(out);
+}
+
+std::vector<AxisRef> ShareSearch::ReplicatedBetween(const Layout& layout) const {
+  const auto refined = digits::Refine(layout, layout, &levels_);
+  if (!refined) return {};
+  std::vector<bool> chosen;
+  for (const digits::Digit& digit : refined->digits) chosen.push_back(digit.level == topology_.num_levels() - 1);
+  for (const digits::DimCut& cut : refined->from) {
+    if (cut.digit >= 0) chosen[static_cast<size_t>(cut.digit)] = false;
+  }
+  return digits::MergeDigits(refined->digits, chosen);
+}
+
+std::vector<ShareSearch::Middle> ShareSearch::FromSource() {
+  std::vector<Middle> out{{source_, std::nullopt, 0}};
+  const auto cuts = BetweenDomains(source_, outer_);
+  const std::vector<AxisRef> inside = InsideDomains(source_.mesh(), outer_);
+  for (size_t d = 0; cuts && d < cuts->size(); ++d) {
+    auto layout = Sharing(source_, *cuts, d, inside);
+    const auto time = layout ? Time(source_, *layout) : std::nullopt;
+    if (time) out.push_back({*std::move(layout), std::nullopt, *time});
+  }
+  return out;
+}
+
+std::vector<ShareSearch::Middle> ShareSearch::ToTarget() {
+  std::vector<Middle> out{{target_, std::nullopt, 0}};
+  const auto cuts = BetweenDomains(target_, outer_);
+  const std::vector<AxisRef> inside = InsideDomains(target_.mesh(), outer_), replicated = ReplicatedBetween(target_);
+  std::vector<AxisRef> both = inside;
+  both.insert(both.end(), replicated.begin(), replicated.end());
+  for (size_t d = 0; cuts && d < cuts->size(); ++d) {
+    const auto layout = Sharing(target_, *cuts, d, inside);
+    const auto time = layout ? Time(*layout, target_) : std::nullopt;
+    if (!time) continue;
+    out.push_back({*layout, std::nullopt, *time});
+    auto shared = replicated.empty() ? std::nullopt : Sharing(target_, *cuts, d, both);
+    const auto gather = shared ? Time(*shared, *layout) : std::nullopt;
+    if (gather) out.push_back({*std::move(shared), *layout, *gather + *time});
   }
   return out;
 }
@@ -70,32 +123,34 @@ std::optional<int64_t> ShareSearch::Time(const Layout& from, const Layout& to) {
 }
 
 std::vector<ShareChain> ShareSearch::Chains() {
-  const auto levels = digits::LevelsOf(source_.mesh(), topology_);
-  if (!levels) return {};
-  const std::vector<int64_t> outer = digits::OuterSizes(*levels, topology_.num_levels() - 2);
-  // From the source to each of its middles, and from each of the target's to it.
-  const auto reached = [&](const Layout& end, bool leaving) {
-    std::vector<Shared> out;
-    for (const Layout& layout : LayoutsOf(end, outer)) {
-      const auto time = leaving ? Time(end, layout) : Time(layout, end);
-      if (time) out.push_back({layout, *time});
-    }
-    return out;
-  };
-  const std::vector<Shared> first = reached(source_, true), last = reached(target_, false);
-  std::vector<ShareChain> out;
-  for (const Shared& m1 : first) {
-    for (const Shared& m2 : last) {
-      const auto between = Time(m1.layout, m2.layout);
-      if (!between) continue;
-      ShareChain found{Through(source_, {&m1.layout, &m2.layout, &target_}), m1.time_ns + *between + m2.time_ns};
-      if (found.chain.size() > 1) out.push_back(std::move(found));
-    }
+  const std::vector<Middle> first = FromSource(), last = ToTarget();
+  std::vector<std::pair<const Middle*, const Middle*>> pairs;
+  for (const Middle& m1 : first) {
+    for (const Middle& m2 : last) pairs.emplace_back(&m1, &m2);
   }
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
-    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : a.chain.size() < b.chain.size();
-  });
-  if (out.size() > kKeptShares) out.resize(kKeptShares);
+  const auto at_least = [](const auto& pair) { return pair.first->time_ns + pair.second->time_ns; };
+  std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) { return at_least(a) < at_least(b); });
+  std::vector<ShareChain> kept[2];  // without and with replicas that gather
+  for (const auto& pair : pairs) {
+    const auto& [m1, m2] = pair;
+    std::vector<ShareChain>& of_kind = kept[m2->gathered ? 1 : 0];
+    const auto too_slow = [&](int64_t time) { return of_kind.size() == kKeptShares && time >= of_kind.back().time_ns; };
+    if (too_slow(at_least(pair))) continue;  // without the exchange between them
+    const auto between = Time(m1->layout, m2->layout);
+    if (!between) continue;
+    const Layout& gathered = m2->gathered ? *m2->gathered : m2->layout;
+    ShareChain found{Through(source_, {&m1->layout, &m2->layout, &gathered, &target_}), at_least(pair) + *between,
+                     m2->gathered.has_value()};
+    if (found.chain.size() == 1 || too_slow(found.time_ns)) continue;
+    const auto slower = [&](const ShareChain& one) {
+      return one.time_ns != found.time_ns ? one.time_ns > found.time_ns : one.chain.size() > found.chain.size();
+    };
+    of_kind.insert(std::find_if(of_kind.begin(), of_kind.end(), slower), std::move(found));
+    if (of_kind.size() > kKeptShares) of_kind.pop_back();
+  }
+  std::vector<ShareChain> out = std::move(kept[0]);
+  out.insert(out.end(), kept[1].begin(), kept[1].end());
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
   return out;
 }
 
@@ -105,7 +160,9 @@ std::vector<ShareChain> ContiguousShareChains(const Layout& source, const Layout
                                               const Topology& topology, transfers::ShardMaps& maps) {
   if (topology.num_levels() == 1 || source.partial() || target.partial()) return {};
   if (!(source.mesh() == target.mesh()) || !source.only_factors() || !target.only_factors()) return {};
-  return ShareSearch(source, target, dtype, topology, maps).Chains();
+  const auto levels = digits::LevelsOf(source.mesh(), topology);
+  if (!levels) return {};
+  return ShareSearch(source, target, dtype, topology, *levels, maps).Chains();
 }
 
 Proposal ContiguousShares(const Task& task, const SoFar& so_far) {
@@ -117,7 +174,11 @@ Proposal ContiguousShares(const Task& task, const SoFar& so_far) {
   for (const ShareChain& one : shares) bases.push_back(one.chain);
   const AxisCuts cuts = task.model == nullptr ? AxisCuts::kNested : AxisCuts::kAtOnce;
   Proposal out{.chains = InStages(task, *many, bases, 1, cuts)};
-  if (!shares.empty() && shares[0].time_ns < many->time_ns) out.chains.push_back(shares[0].chain);
+  for (const bool replicas_gather : {false, true}) {
+    const auto fastest = std::find_if(shares.begin(), shares.end(),
+                                      [&](const ShareChain& one) { return one.replicas_gather == replicas_gather; });
+    if (fastest != shares.end() && fastest->time_ns < many->time_ns) out.chains.push_back(fastest->chain);
+  }
   // Saving a few latencies, which are uncertain, is not worth more bytes.
   out.faster_than_ns = many->time_ns - many->time_ns / 8;
   return out;

@@ -17,18 +17,19 @@
 namespace reshard::candidates {
 
 struct ShareChain {
-  Chain chain;          // source -> M1 (may be left out) -> M2 (likewise) -> target
-  int64_t time_ns = 0;  // of its moves, estimated from a few hundred devices
+  Chain chain;                   // source -> M1 (may be left out) -> M2 (likewise) -> target
+  int64_t time_ns = 0;           // of its moves, estimated from a few hundred devices
+  bool replicas_gather = false;  // domains that are to hold the same share it in M2
 };
 
-// At most four, fastest first.
+// At most four in which replicas gather, and four others; fastest first.
 // Post-conditions: every chain leads from source to target; no intermediate layout is larger than max(source, target).
 // Empty if the topology has one level, the domains are not sub-meshes, something is partial, or the layouts are over
 // different meshes.
 std::vector<ShareChain> ContiguousShareChains(const Layout& source, const Layout& target, DType dtype,
                                               const Topology& topology, transfers::ShardMaps& maps);
 
-// As a family: where FindManyPeers says so. Proposes the fastest chain, and the best chain in stages.
+// As a family: where FindManyPeers says so. Proposes the fastest chain of either kind, and the best chain in stages.
 Proposal ContiguousShares(const Task& task, const SoFar& so_far);
 
 }  // namespace reshard::candidates

@@ -52,6 +52,20 @@ TEST_CASE("a device meets the domains that its share concerns") {
   CHECK(PeersAcross(cost::Price(from, {{cost::ChainStep::Kind::kMove, to}}, DType::kI8, On(topology))->steps) == 1016);
 }
 
+TEST_CASE("domains that are to hold the same share it, and gather it afterwards") {
+  const std::string mesh = "{a:64,b:2,c:8}";
+  const Layout from = LayoutOf("[<b>8192, 8192]", mesh), to = LayoutOf("[8192, <a>8192]", mesh);
+  const std::string end = testing::Text(
+      LayoutOf("[<c,b>8192, <a>8192]", mesh),
+      {{cost::ChainStep::Kind::kMove, LayoutOf("[<c>8192, <a>8192]", mesh)}, {cost::ChainStep::Kind::kMove, to}});
+  const auto chains = Chains(from, to, LocalityDomains(8));
+  const auto ends_so = [&](const ShareChain& one) {
+    const std::string text = testing::Text(from, one.chain);
+    return one.replicas_gather && text.size() > end.size() && text.substr(text.size() - end.size()) == end;
+  };
+  CHECK(std::any_of(chains.begin(), chains.end(), ends_so));
+}
+
 TEST_CASE("chains by contiguous shares are plans, the estimated fastest first") {
   const uint64_t seed = testing::Seed();
   std::mt19937_64 random(seed);
@@ -67,7 +81,10 @@ TEST_CASE("chains by contiguous shares are plans, the estimated fastest first") 
                  << ToString(to));
     if (*Equivalent(from, to)) continue;
     const auto chains = Chains(from, to, topology);
-    REQUIRE(chains.size() <= 4);
+    const auto gathering =
+        std::count_if(chains.begin(), chains.end(), [](const auto& one) { return one.replicas_gather; });
+    REQUIRE(gathering <= 4);
+    REQUIRE(static_cast<std::ptrdiff_t>(chains.size()) - gathering <= 4);
     int64_t before = 0;
     for (const ShareChain& one : chains) {
       INFO(testing::Text(from, one.chain));

@@ -22,8 +22,8 @@ class TorchProgress : public ::torch::CustomClassHolder {
   // Answer's error, if there is one.
   absl::Status Tell(const ConvertProgress& progress);
 
-  // For the thread that waits. Waits a moment for Tell. Returns whether there is progress that must be answered, the
-  // bytes done, and the total bytes. False: Tell was not called within that moment, or End was.
+  // For the thread that waits. Waits at most 100 ms for Tell. Returns whether there is progress that must be answered,
+  // the bytes done, and the total bytes. False: Tell was not called in that time, or End was.
   std::tuple<bool, int64_t, int64_t> Next();
   // Lets the load or save continue. A non-empty `error` ends it with that error, whatever it is about to tell.
   void Answer(const std::string& error);

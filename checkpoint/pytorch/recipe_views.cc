@@ -31,12 +31,12 @@
 namespace reshard {
 namespace {
 
-using Texts = c10::List<std::string>;
+using TextList = c10::List<std::string>;
 
 // Maximum number of boxes of one view; what needs more is a program, not a view.
 constexpr int64_t kMostBoxes = int64_t{1} << 16;
 
-absl::StatusOr<Catalog> CatalogOf(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks,
+absl::StatusOr<Catalog> CatalogOf(const TextList& names, const TextList& dtypes, at::IntArrayRef ranks,
                                   at::IntArrayRef sizes) {
   catalog::CatalogBuilder builder(dcp::kFormat, "");
   size_t at = 0;
@@ -114,8 +114,8 @@ absl::StatusOr<BoxTable> BoxesOf(const views::Node& view, const Catalog& catalog
 // The tensors that a recipe makes, as JSON, and the boxes of each.
 using Made = std::tuple<std::string, std::vector<std::string>>;
 
-absl::StatusOr<Made> RecipeViews(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
-                                 const std::string& recipe_text) {
+absl::StatusOr<Made> RecipeViews(const TextList& names, const TextList& dtypes, at::IntArrayRef ranks,
+                                 at::IntArrayRef sizes, const std::string& recipe_text) {
   if (dtypes.size() != names.size() || ranks.size() != names.size() ||
       std::accumulate(ranks.begin(), ranks.end(), int64_t{0}) != static_cast<int64_t>(sizes.size())) {
     return absl::InvalidArgumentError("names, dtypes and shapes differ in number");
@@ -145,7 +145,7 @@ absl::StatusOr<Made> RecipeViews(const Texts& names, const Texts& dtypes, at::In
   return Made(tensors.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), std::move(tables));
 }
 
-Made RecipeViewsOp(const Texts& names, const Texts& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
+Made RecipeViewsOp(const TextList& names, const TextList& dtypes, at::IntArrayRef ranks, at::IntArrayRef sizes,
                    c10::string_view recipe) {
   return pytorch::ValueOrThrow(status::NoThrow("applying a recipe", [&]() -> absl::StatusOr<Made> {
     return RecipeViews(names, dtypes, ranks, sizes, std::string(recipe));
@@ -153,7 +153,8 @@ Made RecipeViewsOp(const Texts& names, const Texts& dtypes, at::IntArrayRef rank
 }
 
 // For each device of the mesh its id and then, for each dimension, how many intervals it holds and where they begin and
-// end. Throws c10::ValueError: text that does not parse, values that are partial.
+// end: {x:2}, [<x>8] gives 0, 1, 0, 4, 1, 1, 4, 8. Throws c10::ValueError: text that does not parse, values that are
+// partial.
 std::vector<int64_t> ShardsOp(c10::string_view mesh, c10::string_view text) {
   return pytorch::ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::vector<int64_t>> {
     ASSIGN_OR_RETURN(const Layout layout, pytorch::LayoutOf(mesh, text));

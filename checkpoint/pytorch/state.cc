@@ -27,7 +27,7 @@
 namespace reshard {
 namespace {
 
-using Texts = c10::List<std::string>;
+using TextList = c10::List<std::string>;
 
 // RunCollective without a group: this process alone.
 template <typename Summary, typename Prepare, typename Collective>
@@ -121,10 +121,10 @@ absl::StatusOr<std::vector<std::vector<Catalog::PathStep>>> ParsePaths(std::stri
 
 // Saves. `paths_json` has the paths of the tensors, then of the items. `items` are bytes on the ranks that have them,
 // and empty elsewhere.
-std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& names, const Texts& meshes,
-                   const Texts& layouts, at::IntArrayRef requires_grad, at::TensorList items, const Texts& item_names,
-                   at::IntArrayRef item_ranks, at::IntArrayRef item_lengths, c10::string_view paths_json,
-                   c10::string_view group, bool overwrite,
+std::string SaveOp(at::TensorList tensors, c10::string_view path, const TextList& names, const TextList& meshes,
+                   const TextList& layouts, at::IntArrayRef requires_grad, at::TensorList items,
+                   const TextList& item_names, at::IntArrayRef item_ranks, at::IntArrayRef item_lengths,
+                   c10::string_view paths_json, c10::string_view group, bool overwrite,
                    const std::optional<c10::intrusive_ptr<pytorch::TorchProgress>>& progress) {
   std::vector<SaveEntry> entries;
   std::vector<SaveItem> byte_items;
@@ -162,12 +162,12 @@ std::string SaveOp(at::TensorList tensors, c10::string_view path, const Texts& n
                          summary->written_bytes, summary->seconds);
 }
 
-std::string MissingNamesOp(const Texts& missing, const Texts& there, c10::string_view where) {
+std::string MissingNamesOp(const TextList& missing, const TextList& there, c10::string_view where) {
   return live::MissingNames(missing.vec(), there.vec(), std::string(where));
 }
 
 // The indices of the names that the pattern matches.
-std::vector<int64_t> MatchingOp(c10::string_view pattern, const Texts& names) {
+std::vector<int64_t> MatchingOp(c10::string_view pattern, const TextList& names) {
   std::vector<int64_t> matching;
   for (size_t i = 0; i < names.size(); ++i) {
     if (MatchesPattern(std::string(pattern), names.get(i))) matching.push_back(static_cast<int64_t>(i));

@@ -34,8 +34,9 @@ class TorchStoredCheckpoint : public ::torch::CustomClassHolder {
   // The attributes of the metadata that are plain data: their names, and the bytes of a pickle of each.
   std::tuple<std::vector<std::string>, std::vector<at::Tensor>> Attributes() const;
 
-  // Reads into outs[i] a box of tensor tensors[i], of the shape of outs[i]. `offsets` has the offsets of all boxes, one
-  // after another. Throws the errors of StoredCheckpoint::Read; returns those of the system as JSON, as in error().
+  // Reads a box of tensor number tensors[i], of the shape of outs[i], into outs[i]. `offsets` has the offsets of all
+  // boxes, one after another. `threads`: at most 64; 0: one per core, but at most four. Throws the errors of
+  // StoredCheckpoint::Read; returns those of the system as JSON, as in error().
   std::string Read(const std::vector<at::Tensor>& outs, const std::vector<int64_t>& tensors,
                    const std::vector<int64_t>& offsets, int64_t threads);
   // The bytes of a byte item, and errors as Read.

@@ -22,7 +22,7 @@
 namespace reshard::pytorch {
 namespace {
 
-using Texts = c10::List<std::string>;
+using TextList = c10::List<std::string>;
 
 // The memory of a dense host tensor.
 absl::StatusOr<std::string_view> BytesOf(const at::Tensor& tensor) {
@@ -90,22 +90,23 @@ int64_t StreamBytesOp(const at::Tensor& like, at::IntArrayRef shape) {
   return dtype.ok() ? live::StreamFile::StreamBytes(*dtype, {shape.data(), shape.size()}) : -1;
 }
 
-std::string ReplaceMetadataOp(c10::string_view directory, const at::Tensor& bytes, int64_t rank, const Texts& files,
-                              const Texts& chunk_files, at::IntArrayRef ats, at::IntArrayRef lengths,
-                              const Texts& hashes) {
+std::string ReplaceMetadataOp(c10::string_view directory, const at::Tensor& bytes, int64_t rank, const TextList& files,
+                              const TextList& chunk_files, at::IntArrayRef chunk_offsets, at::IntArrayRef chunk_lengths,
+                              const TextList& hashes) {
   return ThrowOrTell(status::NoThrow("writing a checkpoint", [&]() -> absl::Status {
     live::NewMetadata metadata;
     ASSIGN_OR_RETURN(const std::string_view text, BytesOf(bytes));
     metadata.bytes = std::string(text);
     metadata.rank = rank;
     metadata.files = files.vec();
-    if (ats.size() != chunk_files.size() || lengths.size() != ats.size() || hashes.size() != ats.size()) {
+    if (chunk_offsets.size() != chunk_files.size() || chunk_lengths.size() != chunk_files.size() ||
+        hashes.size() != chunk_files.size()) {
       return absl::InvalidArgumentError("lists of chunks differ in length");
     }
-    for (size_t i = 0; i < ats.size(); ++i) {
+    for (size_t i = 0; i < chunk_files.size(); ++i) {
       hash::ContentHash hash;
       if (!hash::ContentHash::FromText(hashes.get(i), &hash)) return absl::InvalidArgumentError("a bad hash");
-      metadata.chunks.push_back({chunk_files.get(i), ats[i], lengths[i], hash});
+      metadata.chunks.push_back({chunk_files.get(i), chunk_offsets[i], chunk_lengths[i], hash});
     }
     return live::ReplaceMetadata(std::string(directory), metadata);
   }));
@@ -124,8 +125,8 @@ TORCH_LIBRARY_FRAGMENT(reshard, library) {
       .def("last", &TorchStreamFile::last);
   library.def("_stream_bytes(Tensor like, int[] shape) -> int", StreamBytesOp);
   library.def(
-      "_replace_metadata(str directory, Tensor bytes, int rank, str[] files, str[] chunk_files, int[] ats, "
-      "int[] lengths, str[] hashes) -> str",
+      "_replace_metadata(str directory, Tensor bytes, int rank, str[] files, str[] chunk_files, int[] chunk_offsets, "
+      "int[] chunk_lengths, str[] hashes) -> str",
       ReplaceMetadataOp);
 }
 

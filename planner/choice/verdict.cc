@@ -81,10 +81,10 @@ void Choice::Certify(const Candidate& best, Plan& plan) const {
     plan.certificate = {Certificate::Kind::kBestFound,
                         absl::StrCat("best of the plans tried; ", plan.totals.recv_bytes_max,
                                      " bytes against a lower bound of ", bound)};
-    if (as_searched && search_->bound > 0) {
-      const int64_t above = KeyOf(best.chain).objective - search_->bound;
+    if (as_searched && search_->lower_bound > 0) {
+      const int64_t above = KeyOf(best.chain).objective - search_->lower_bound;
       const auto percent =
-          static_cast<int64_t>((static_cast<__int128>(above) * 100 + search_->bound - 1) / search_->bound);
+          static_cast<int64_t>((static_cast<__int128>(above) * 100 + search_->lower_bound - 1) / search_->lower_bound);
       absl::StrAppend(&plan.certificate.detail, "; by ", std::string(Name(options_.objective)), " at most ",
                       std::max<int64_t>(percent, 0), " % above the optimum over ", space, " sequences", in_turn);
     } else if (!model_) {

@@ -61,7 +61,7 @@ T PeerCommunicator::Operate(absl::string_view name, int64_t bytes, uint64_t salt
     }
     const int64_t operations = others_.operations();
     transport_->Use(operations % kOperationsPerPlan + static_cast<int64_t>(salt % kPlans) * kOperationsPerPlan);
-    if (current_shared_memory_ != nullptr) current_shared_memory_->Use(SharedMemoryTag(operations, salt));
+    if (current_shared_memory_ != nullptr) current_shared_memory_->SetTag(SharedMemoryTag(operations, salt));
     return f();
   });
   RESHARD_LOG(kDebug, "operation ", others_.operations(), ", ", name, ", ended on rank ", rank_, " after ",
@@ -151,7 +151,7 @@ void PeerCommunicator::HoldSharedMemory() {
 absl::Status PeerCommunicator::AllGather(void* records, int64_t bytes) {
   auto* const data = static_cast<char*>(records);
   if (current_shared_memory_ != nullptr && current_shared_memory_->everybody()) {
-    const absl::Status gathered = current_shared_memory_->Gather(data, bytes);
+    const absl::Status gathered = current_shared_memory_->AllGather(data, bytes);
     if (!gathered.ok()) others_.Fail(gathered);
     return gathered;
   }

@@ -122,7 +122,9 @@ absl::Status CheckReceives(const Call& call, const std::vector<Range>& announced
   return absl::OkStatus();
 }
 
-// A step that moves ranges of one flat buffer to ranges of another.
+// A step that moves ranges of one flat buffer to ranges of another. sends[j]: elements of this rank's input for rank j.
+// receives[j]: elements of rank j's input for this rank, written at places[j]. What a rank keeps is a receive from
+// itself.
 StepProgram FlatStep(DType dtype, int64_t rank, const std::vector<Range>& sends, const std::vector<Range>& receives,
                      const std::vector<int64_t>& places) {
   StepProgram step;
@@ -151,15 +153,15 @@ absl::StatusOr<std::vector<Range>> Announce(const std::vector<Range>& sends, Com
                                             at::Device device) {
   const auto ranks = static_cast<int64_t>(sends.size());
   std::vector<Range> announced(sends.size());
-  std::vector<Range> two;
-  std::vector<Range> from;
+  std::vector<Range> sent_pairs;
+  std::vector<Range> received_pairs;
   std::vector<int64_t> places;
   for (int64_t j = 0; j < ranks; ++j) {
-    two.push_back({2 * j, 2});
-    from.push_back({2 * communicator.rank(), 2});
+    sent_pairs.push_back({2 * j, 2});
+    received_pairs.push_back({2 * communicator.rank(), 2});
     places.push_back(2 * j);
   }
-  StepProgram step = FlatStep(DType::kI64, communicator.rank(), two, from, places);
+  StepProgram step = FlatStep(DType::kI64, communicator.rank(), sent_pairs, received_pairs, places);
   step.recv_bytes_max = step.recv_bytes;
   step.peers_max = ranks - 1;
   static_assert(sizeof(Range) == 2 * sizeof(int64_t));

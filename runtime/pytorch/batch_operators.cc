@@ -121,6 +121,12 @@ std::vector<at::Tensor> MoveBatchMeta(at::TensorList tensors, const c10::List<Te
   return results;
 }
 
+std::vector<at::Tensor> Moved(at::TensorList tensors, const std::vector<pytorch::Move>& moves, const Text& group,
+                              std::optional<int64_t> memory_limit) {
+  if (!pytorch::NeedsNoDispatch(tensors)) return DispatchBatch(tensors, BatchOf(moves, group, memory_limit));
+  return pytorch::RunMoves(tensors, moves, *TensorCommunicator::OfGroup(group, tensors[0].device()), {}, memory_limit);
+}
+
 class BatchFunction : public ::torch::autograd::Function<BatchFunction> {
  public:
   static variable_list forward(AutogradContext* context, at::TensorList tensors, const MoveBatch& batch) {
@@ -149,7 +155,7 @@ class BatchFunction : public ::torch::autograd::Function<BatchFunction> {
       scaled.push_back(pytorch::ScaledGradient(gradients[i], move));
       back.push_back(move.Back());
     }
-    variable_list results = DispatchBatch(scaled, BatchOf(back, group, limit));
+    variable_list results = Moved(scaled, back, group, limit);
     for (size_t i = 0; i < results.size(); ++i) {
       results[i] = pytorch::LikeInput(results[i], context->saved_data["sizes" + std::to_string(i)].toSymIntVector());
     }

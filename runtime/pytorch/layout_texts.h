@@ -1,8 +1,9 @@
-// Layouts as text: the dispatcher passes on only text and tensors.
+// Layouts as text, the form that a traced graph can hold.
 #ifndef RESHARD_RUNTIME_PYTORCH_LAYOUT_TEXTS_H_
 #define RESHARD_RUNTIME_PYTORCH_LAYOUT_TEXTS_H_
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace reshard::pytorch {
 // Parses a layout, or returns what this process parsed before: a job passes the same few texts at every step.
 // Thread-safe. InvalidArgument: text that does not parse.
 absl::StatusOr<Layout> LayoutOf(std::string_view mesh, std::string_view layout);
+// The canonical text of the layout that `make` makes over a mesh; LayoutOf then finds it without parsing. Thread-safe.
+absl::StatusOr<std::string> TextOf(std::string_view mesh, absl::FunctionRef<absl::StatusOr<Layout>(const Mesh&)> make);
 
 // One tensor's problem as text; target_mesh is empty if it is the mesh of the source.
 struct ProblemTexts {
@@ -26,8 +29,8 @@ struct ProblemTexts {
   bool operator==(const ProblemTexts&) const = default;
 };
 
-// Parses the problems of `count` tensors; texts(i) gives the i-th. The dtypes are left to the tensors. Errors begin
-// with "tensor 3: " unless there is only one tensor.
+// Parses the problems of `count` tensors; texts(i) gives the i-th. Problem::dtype is a placeholder (kU8), which the
+// caller sets. Errors begin with "tensor 3: " unless there is only one tensor.
 absl::StatusOr<std::vector<Problem>> ProblemsOf(size_t count, absl::FunctionRef<ProblemTexts(size_t)> texts);
 
 }  // namespace reshard::pytorch

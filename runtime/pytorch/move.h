@@ -78,8 +78,8 @@ bool NeedsNoDispatch(at::TensorList tensors);
 at::Tensor DispatchMove(const at::Tensor& tensor, const Move& move, const std::string& group);
 // Rank r sends `up` to rank r+1 and `down` to rank r-1; returns (up of r-1, down of r+1), with zeros if there is no
 // such rank.
-std::tuple<at::Tensor, at::Tensor> DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
-                                                  const std::string& group);
+std::tuple<at::Tensor, at::Tensor> DispatchNeighborExchange(const at::Tensor& up, const at::Tensor& down,
+                                                            const std::string& group);
 // The device of a call with this tensor: the tensor's own or, if it is undefined, the host if the group has a backend
 // for it, else the current GPU.
 at::Device DeviceOf(const at::Tensor& tensor, const std::string& group);

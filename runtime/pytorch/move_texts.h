@@ -1,4 +1,4 @@
-// Moves as text and numbers: the dispatcher passes on only text, numbers and tensors. A traced graph holds this form.
+// Moves as text and numbers, the form that a traced graph can hold.
 #ifndef RESHARD_RUNTIME_PYTORCH_MOVE_TEXTS_H_
 #define RESHARD_RUNTIME_PYTORCH_MOVE_TEXTS_H_
 

@@ -1,8 +1,8 @@
 // torch.ops.reshard.*: schemas, kernels for host memory and GPUs, shapes for tracing, and gradients.
 //
-// Two operators do the moving, `_move` and `_move_batch` (batch_operators.cc); those with layouts in their signature
-// and the sequence-parallel set are built on them (CompositeImplicitAutograd), so gradients and tracing are written
-// once.
+// Four operators have kernels that move data: `_move`, `_move_batch` (batch_operators.cc), `_neighbor_exchange` and
+// `all_to_all_v`. Those with layouts in their signature and the sequence-parallel set are built on the first three
+// (CompositeImplicitAutograd), so gradients and tracing are written once.
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -129,24 +129,25 @@ at::Tensor RedistributeOp(const at::Tensor& local, c10::string_view mesh, c10::s
   return pytorch::DispatchMove(local, pytorch::MoveOf((*problem)[0].source, (*problem)[0].target), Text(group));
 }
 
-// ---- _pass_on: rank r gives `up` to rank r+1 and `down` to rank r-1, and gets (up of r-1, down of r+1), zeros where
-// there is no such rank. One operator with the same inputs and outputs on every rank, so that no compiler drops it on
-// some of them and its gradient is one exchange, too.
+// ---- _neighbor_exchange: rank r sends `up` to rank r+1 and `down` to rank r-1, and gets (up of r-1, down of r+1),
+// zeros where there is no such rank. One operator with the same inputs and outputs on every rank, so that no compiler
+// drops it on some of them and its gradient is one exchange, too.
 
 }  // namespace
 
-std::tuple<at::Tensor, at::Tensor> pytorch::DispatchPassOn(const at::Tensor& up, const at::Tensor& down,
-                                                           const std::string& group) {
+std::tuple<at::Tensor, at::Tensor> pytorch::DispatchNeighborExchange(const at::Tensor& up, const at::Tensor& down,
+                                                                     const std::string& group) {
   static const auto op =
       c10::Dispatcher::singleton()
-          .findSchemaOrThrow("reshard::_pass_on", "")
+          .findSchemaOrThrow("reshard::_neighbor_exchange", "")
           .typed<std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, c10::string_view)>();
   return op.call(up, down, group);
 }
 
 namespace {
 
-std::tuple<at::Tensor, at::Tensor> PassOnNow(const at::Tensor& up, const at::Tensor& down, c10::string_view group) {
+std::tuple<at::Tensor, at::Tensor> NeighborExchangeNow(const at::Tensor& up, const at::Tensor& down,
+                                                       c10::string_view group) {
   const std::shared_ptr<TensorCommunicator> communicator = TensorCommunicator::OfGroup(Text(group), up.device());
   const int64_t rank = communicator->communicator().rank();
   const int64_t pairs = communicator->communicator().world_size() - 1;
@@ -170,40 +171,42 @@ std::tuple<at::Tensor, at::Tensor> PassOnNow(const at::Tensor& up, const at::Ten
     return std::vector<pytorch::Move>{upwards, downwards};
   };
   const at::Tensor nothing = at::empty({0}, up.options());
-  const bool gives_up = rank < pairs;
-  const bool gives_down = rank > 0;
-  const std::vector<at::Tensor> gifts = {gives_up ? up.reshape({-1}) : nothing,
-                                         gives_down ? down.reshape({-1}) : nothing};
+  const bool sends_up = rank < pairs;
+  const bool sends_down = rank > 0;
+  const std::vector<at::Tensor> outgoing = {sends_up ? up.reshape({-1}) : nothing,
+                                            sends_down ? down.reshape({-1}) : nothing};
   // What comes in goes straight into the results.
-  const std::vector<at::Tensor> places = {gives_down ? below.view({-1}) : nothing,
-                                          gives_up ? above.view({-1}) : at::empty({0}, up.options())};
-  pytorch::RunMoves(gifts, both(), *communicator, places);
+  const std::vector<at::Tensor> destinations = {sends_down ? below.view({-1}) : nothing,
+                                                sends_up ? above.view({-1}) : at::empty({0}, up.options())};
+  pytorch::RunMoves(outgoing, both(), *communicator, destinations);
   return {below, above};
 }
 
-std::tuple<at::Tensor, at::Tensor> PassOnMeta(const at::Tensor& up, const at::Tensor& down, c10::string_view) {
+std::tuple<at::Tensor, at::Tensor> NeighborExchangeMeta(const at::Tensor& up, const at::Tensor& down,
+                                                        c10::string_view) {
   return {at::empty_like(up, at::MemoryFormat::Contiguous), at::empty_like(down, at::MemoryFormat::Contiguous)};
 }
 
-class PassOnFunction : public ::torch::autograd::Function<PassOnFunction> {
+class NeighborExchangeFunction : public ::torch::autograd::Function<NeighborExchangeFunction> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& up, const at::Tensor& down,
                                const Text& group) {
     context->saved_data["group"] = group;
     const at::AutoDispatchBelowADInplaceOrView below;
-    auto [from_below, from_above] = pytorch::DispatchPassOn(up, down, group);
+    auto [from_below, from_above] = pytorch::DispatchNeighborExchange(up, down, group);
     return {from_below, from_above};
   }
   // What came from below goes back down, what came from above back up.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    auto [down, up] = pytorch::DispatchPassOn(gradients[1], gradients[0], context->saved_data["group"].toStringRef());
+    auto [down, up] =
+        pytorch::DispatchNeighborExchange(gradients[1], gradients[0], context->saved_data["group"].toStringRef());
     return {up, down, at::Tensor()};
   }
 };
 
-std::tuple<at::Tensor, at::Tensor> PassOnAutograd(const at::Tensor& up, const at::Tensor& down,
-                                                  c10::string_view group) {
-  const variable_list results = PassOnFunction::apply(up, down, Text(group));
+std::tuple<at::Tensor, at::Tensor> NeighborExchangeAutograd(const at::Tensor& up, const at::Tensor& down,
+                                                            c10::string_view group) {
+  const variable_list results = NeighborExchangeFunction::apply(up, down, Text(group));
   return {results[0], results[1]};
 }
 
@@ -263,7 +266,7 @@ TORCH_LIBRARY(reshard, library) {
   library.def(
       "_move(Tensor local, str mesh, str source, str target, str target_mesh, str group, str grad_from, str grad_to, "
       "float grad_scale) -> Tensor");
-  library.def("_pass_on(Tensor up, Tensor down, str group) -> (Tensor, Tensor)");
+  library.def("_neighbor_exchange(Tensor up, Tensor down, str group) -> (Tensor, Tensor)");
   library.def(
       "redistribute(Tensor local, str mesh, str source, str target, str group, str? target_mesh=None) -> Tensor",
       RedistributeOp);
@@ -296,25 +299,25 @@ TORCH_LIBRARY(reshard, library) {
 
 TORCH_LIBRARY_IMPL(reshard, CPU, library) {
   library.impl("_move", MoveTextsNow);
-  library.impl("_pass_on", PassOnNow);
+  library.impl("_neighbor_exchange", NeighborExchangeNow);
   library.impl("all_to_all_v", AllToAllV);
 }
 
 TORCH_LIBRARY_IMPL(reshard, CUDA, library) {
   library.impl("_move", MoveTextsNow);
-  library.impl("_pass_on", PassOnNow);
+  library.impl("_neighbor_exchange", NeighborExchangeNow);
   library.impl("all_to_all_v", AllToAllV);
 }
 
 TORCH_LIBRARY_IMPL(reshard, Meta, library) {
   library.impl("_move", MoveMeta);
-  library.impl("_pass_on", PassOnMeta);
+  library.impl("_neighbor_exchange", NeighborExchangeMeta);
   library.impl("all_to_all_v", AllToAllVMeta);
 }
 
 TORCH_LIBRARY_IMPL(reshard, Autograd, library) {
   library.impl("_move", MoveAutograd);
-  library.impl("_pass_on", PassOnAutograd);
+  library.impl("_neighbor_exchange", NeighborExchangeAutograd);
   library.impl("all_to_all_v", AllToAllVAutograd);
 }
 

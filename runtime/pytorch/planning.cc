@@ -21,18 +21,15 @@
 namespace reshard::pytorch {
 std::string LayoutFromDTensor(c10::string_view placements, c10::string_view mesh, at::IntArrayRef shape) {
   return ValueOrThrow(status::NoThrow("reading placements", [&]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(const Mesh parsed, ParseMesh(std::string(mesh)));
-    ASSIGN_OR_RETURN(const Layout layout,
-                     ImportLayout(Notation::kDTensor, std::string(placements), parsed, shape.vec()));
-    return ToString(layout);
+    return TextOf(mesh, [&](const Mesh& over) {
+      return ImportLayout(Notation::kDTensor, std::string(placements), over, shape.vec());
+    });
   }));
 }
 
 std::string LayoutOfRule(c10::string_view rule, c10::string_view mesh, at::IntArrayRef shape) {
   return ValueOrThrow(status::NoThrow("reading a layout", [&]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(const Mesh parsed, ParseMesh(std::string(mesh)));
-    ASSIGN_OR_RETURN(const Layout layout, ParseLayoutRule(std::string(rule), parsed, shape.vec()));
-    return ToString(layout);
+    return TextOf(mesh, [&](const Mesh& over) { return ParseLayoutRule(std::string(rule), over, shape.vec()); });
   }));
 }
 

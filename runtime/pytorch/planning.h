@@ -27,7 +27,7 @@ std::vector<int64_t> PlanFigures(c10::string_view mesh, c10::string_view source,
                                  c10::string_view dtype);
 
 // Calls SetTopology (topology.h) with the preset `name` or, if `json` is given, with that, the content of a file
-// `name`; without both, forgets what was configured. Throws c10::ValueError.
+// `name`; with neither, forgets what was configured. Throws c10::ValueError.
 void ConfigureTopology(std::optional<c10::string_view> name, std::optional<c10::string_view> json);
 // Name and JSON of the configured topology, empty if there is none. Throws c10::ValueError.
 std::tuple<std::string, std::string> TopologyConfigured();

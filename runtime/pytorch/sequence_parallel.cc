@@ -261,7 +261,7 @@ std::tuple<at::Tensor, at::Tensor> ExchangeOverlappingRegions(const at::Tensor& 
   const int64_t chunk = sizes.back() / 2;
   const at::Tensor a = data.narrow(-1, chunk - width, width);
   const at::Tensor b = data.narrow(-1, 2 * chunk - width, width);
-  const auto [previous, next] = pytorch::DispatchPassOn(a, b, name);
+  const auto [previous, next] = pytorch::DispatchNeighborExchange(a, b, name);
   // Nothing comes to the last rank from above: it keeps its own.
   return {previous, member.rank == member.ranks - 1 ? next + a : next};
 }

@@ -39,15 +39,15 @@ bool OfThisUser(int fd, ucred* peer) {
 }
 
 // A hello with room for one descriptor, in the form that sendmsg and recvmsg take. Not movable: it points into itself.
-struct Parcel {
-  Parcel() {
+struct DescriptorMessage {
+  DescriptorMessage() {
     message.msg_iov = &data;
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
   }
-  Parcel(const Parcel&) = delete;
-  Parcel& operator=(const Parcel&) = delete;
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
 
   Hello hello;
   iovec data{&hello, sizeof(hello)};
@@ -55,8 +55,8 @@ struct Parcel {
   msghdr message{};
 };
 
-bool Pass(int fd, int64_t rank, int memory) {
-  Parcel parcel;
+bool SendDescriptor(int fd, int64_t rank, int memory) {
+  DescriptorMessage parcel;
   parcel.hello.rank = rank;
   cmsghdr* const header = CMSG_FIRSTHDR(&parcel.message);
   header->cmsg_level = SOL_SOCKET;
@@ -66,9 +66,9 @@ bool Pass(int fd, int64_t rank, int memory) {
   return sendmsg(fd, &parcel.message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(Hello));
 }
 
-// Receives what Pass sent, which must have arrived already; returns no descriptor for anything else.
-Descriptor Passed(int fd, int64_t* rank) {
-  Parcel parcel;
+// Receives what SendDescriptor sent, which must have arrived already; returns no descriptor for anything else.
+Descriptor ReceiveDescriptor(int fd, int64_t* rank) {
+  DescriptorMessage parcel;
   msghdr& message = parcel.message;
   const ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return {};
@@ -131,7 +131,7 @@ absl::Status Bootstrap::Offer(absl::Span<const SocketName> names) {
   segment_ = *std::move(segment);
   for (const int64_t r : ranks) {
     Descriptor& connection = reached_[r];
-    if (!Pass(connection.get(), rank_, segment_.descriptor())) connection = Descriptor();
+    if (!SendDescriptor(connection.get(), rank_, segment_.descriptor())) connection = Descriptor();
   }
   return absl::OkStatus();
 }
@@ -146,10 +146,10 @@ void Bootstrap::Accept() {
     ucred peer{};
     if (!OfThisUser(connection.get(), &peer)) continue;
     int64_t rank = -1;
-    Descriptor memory = Passed(connection.get(), &rank);
+    Descriptor memory = ReceiveDescriptor(connection.get(), &rank);
     if (!memory || rank < 0 || rank >= static_cast<int64_t>(accepted_.size()) || rank == rank_) continue;
     absl::StatusOr<Segment> segment = Segment::Map(std::move(memory));
-    if (!segment.ok() || segment->rank() != rank || segment->RingTo(rank_) < 0) continue;
+    if (!segment.ok() || segment->rank() != rank || segment->IndexOfRingTo(rank_) < 0) continue;
     LocalPeer& accepted = accepted_[rank];
     accepted.rank = rank;
     accepted.segment = *std::move(segment);

@@ -48,7 +48,7 @@ class Bootstrap {
   absl::Status Offer(absl::Span<const SocketName> names);
 
   // Accepts the connections that other ranks made in Offer and maps the memory that they passed. What does not come
-  // from a rank of this world, or cannot be mapped, counts as not passed.
+  // from a rank of this world, or cannot be mapped, counts as not passed. Call once: closes the listening socket.
   void Accept();
 
   // Whether this rank has mapped the memory of rank r.

@@ -21,17 +21,18 @@ struct Exchange {
 
 }  // namespace
 
-// This rank packs its results once for all receivers, by combining them directly in the slot.
+// All-reduce as a pipelined reduce-scatter and all-gather: this rank reduces its shard directly in a slot that all
+// receivers read.
 absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::MessagePart> sends,
                                                   absl::Span<const int64_t> senders,
                                                   absl::Span<const packed::MessagePart> results, CombineInto combine,
                                                   absl::Span<const packed::MessagePart> takes, CopyMode mode,
                                                   MoveStats* stats, packed::Stopwatch* stopwatch) {
   std::vector<Outgoing> out = OutgoingOf(sends);
-  Outgoing given{{}, results, SlotCuts(LengthsOf(results)), {}, 0, nullptr};
+  Outgoing own_results{{}, results, SlotCuts(LengthsOf(results)), {}, 0, nullptr};
   std::vector<Incoming> in;
   for (const int64_t sender : senders) {
-    given.to.push_back({static_cast<size_t>(IndexOf(sender)), own_.RingTo(sender)});
+    own_results.to.push_back({static_cast<size_t>(IndexOf(sender)), own_.IndexOfRingTo(sender)});
     if (!results.empty()) in.push_back(IncomingFrom(sender, {}, LengthsOf(results)));
   }
   const size_t contributing = in.size();
@@ -41,7 +42,7 @@ absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::Messa
 
   std::vector<Exchange> exchanges(others_.size());
   for (Outgoing& flow : out) {
-    flow.results = &given;
+    flow.results = &own_results;
     for (const Outgoing::Receiver& receiver : flow.to) exchanges[receiver.peer].contributed = &flow;
   }
   for (size_t i = 0; i < in.size(); ++i) {
@@ -54,30 +55,28 @@ absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::Messa
     bool took = false;
     for (const Exchange& with : exchanges) {
       Incoming* const flow = with.results;
-      if (flow == nullptr || !ResultIsNext<Incoming>(with.contributions, *flow) || !flow->full()) continue;
+      if (flow == nullptr || !ResultIsNext<Incoming>(with.contributions, *flow) || !flow->ready()) continue;
       RETURN_IF_ERROR(Open(*flow));
-      RunCuts(flow->pieces, flow->cuts, /*written=*/true, [&](const packed::MessagePart& piece, const Cut& cut) {
-        piece.copy->RunBytes(StartOf(flow->slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
-      });
+      Unpack(*flow, mode);
       flow->Release(0);
       took = true;
     }
     return took;
   };
   const auto combinable = [&] {
-    if (given.left.done()) return false;
-    for (const Outgoing::Receiver& receiver : given.to) {
+    if (own_results.left.done()) return false;
+    for (const Outgoing::Receiver& receiver : own_results.to) {
       const Exchange& with = exchanges[receiver.peer];
-      if (!ResultIsNext(with.contributed, given) || !with.contributions->full()) return false;
+      if (!ResultIsNext(with.contributed, own_results) || !with.contributions->ready()) return false;
       if (with.results != nullptr && ResultIsNext(with.contributions, *with.results)) return false;
     }
-    return Free(given);
+    return Free(own_results);
   };
   const auto combine_slot = [&]() -> absl::Status {
     for (size_t i = 0; i < contributing; ++i) RETURN_IF_ERROR(Open(in[i]));
     const int64_t begin = Nanoseconds();
-    const Slot slot = Begin(given);
-    for (const Cut& cut : given.cuts) {
+    const Slot slot = Begin(own_results);
+    for (const Cut& cut : own_results.cuts) {
       const packed::MessagePart& piece = results[cut.piece];
       for (int64_t at = cut.begin; at < cut.end; at += kBlock) {
         const int64_t end = std::min(at + kBlock, cut.end);
@@ -88,8 +87,8 @@ absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::Messa
       }
       stats->received += (cut.end - cut.begin) * static_cast<int64_t>(contributing);
     }
-    Publish(given, slot);
-    RingFor(given);
+    Publish(own_results, slot);
+    WakeReceivers(own_results);
     const int64_t each = (Nanoseconds() - begin) / static_cast<int64_t>(contributing);
     for (size_t i = 0; i < contributing; ++i) in[i].Release(each);
     return absl::OkStatus();
@@ -101,7 +100,7 @@ absl::Status SharedMemoryTransport::CombineForAll(absl::Span<const packed::Messa
     return true;
   };
   return Drive(
-      out, &given, in, take, [](int) {}, stats, stopwatch);
+      out, &own_results, in, take, [](int) {}, stats, stopwatch);
 }
 
 }  // namespace reshard::shared

@@ -44,20 +44,21 @@ struct Incoming {
   std::vector<Cut> cuts;
 
   const Ring& state() const { return segment->ring(ring); }
-  bool full() const { return state().filled.load() != state().emptied.load(std::memory_order_relaxed); }
+  bool ready() const { return state().filled.load() != state().emptied.load(std::memory_order_relaxed); }
   // Lets the sender fill the current slot again; `nanoseconds` is the time that this rank took for it.
   void Release(int64_t nanoseconds) {
     header->nanoseconds = nanoseconds;
     ++slots;
     Ring& ring_state = segment->ring(ring);
     ring_state.emptied.store(ring_state.emptied.load(std::memory_order_relaxed) + 1);
-    segment->head().doorbell.RingIfAsleep();
+    segment->head().doorbell.WakeIfAsleep();
   }
 };
 
 // Where contributions to a peer and results for it share a ring, this many contributions come first, then results and
-// contributions take turns. A result waits for as many contributions from every rank, so a ring must hold twice as many
-// slots: otherwise ranks whose rings are full of contributions would wait for each other.
+// contributions take turns: with four slots of each, C0 C1 R0 C2 R1 C3 R2 R3. A result waits for as many contributions
+// from every rank, so a ring must hold twice as many slots: otherwise ranks whose rings are full of contributions would
+// wait for each other.
 inline constexpr int64_t kContributionsAhead = 2;
 
 // Whether the next slot of the ring holds a result: the same at both ends. Flow is Outgoing or Incoming.
@@ -92,6 +93,13 @@ void RunCuts(absl::Span<const packed::MessagePart> pieces, const std::vector<Cut
   packed::CopyFetchingAhead(
       cuts.size(), [&](size_t c) { packed::FetchSmall(*piece(c).copy, piece(c).fragment, written); },
       [&](size_t c) { run(piece(c), cuts[c]); });
+}
+
+// Copies the flow's current slot into the fragments of its pieces.
+inline void Unpack(const Incoming& flow, CopyMode mode) {
+  RunCuts(flow.pieces, flow.cuts, /*written=*/true, [&](const packed::MessagePart& piece, const Cut& cut) {
+    piece.copy->RunBytes(StartOf(flow.slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
+  });
 }
 
 }  // namespace reshard::shared

@@ -1,4 +1,4 @@
-// Chooses whether slots are packed through the caches or past them.
+// Chooses whether slots are packed with cached or with non-temporal (streaming) stores.
 //
 // Which is faster is not known beforehand. Between two cores that share a cache, the lines that one has just written
 // cost the other next to nothing; between cores that do not, they cost many times as much as reading from memory. And
@@ -40,13 +40,13 @@ class PackMode {
   static constexpr size_t kRemembered = 4;
 
   struct Recent {
-    // Before anything is known: past the caches, which is never far from the best.
+    // Before anything is known: streaming, which is never far from the best.
     explicit Recent(double cost) { costs.fill(cost); }
     std::array<double, kRemembered> costs;
     size_t next = 0;
   };
 
-  // The lowest remembered cost: a rank that lost its core meanwhile does not count.
+  // The lowest remembered cost: measurements during which a rank was descheduled do not count.
   double Best(size_t mode) const {
     const auto& costs = recent_[mode].costs;
     return *std::min_element(costs.begin(), costs.end());

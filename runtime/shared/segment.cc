@@ -53,7 +53,7 @@ void Doorbell::Sleep(uint32_t rung, std::chrono::nanoseconds left) {
   host::FutexWait(rung_, rung, left, host::FutexScope::kProcesses);
 }
 
-void Doorbell::Ring() {
+void Doorbell::Wake() {
   rung_.fetch_add(1);
   host::FutexWakeAll(rung_, host::FutexScope::kProcesses);
 }
@@ -151,7 +151,7 @@ absl::StatusOr<Segment> Segment::Map(Descriptor memory) {
   return segment;
 }
 
-int64_t Segment::RingTo(int64_t receiver) const {
+int64_t Segment::IndexOfRingTo(int64_t receiver) const {
   const auto* const receivers = reinterpret_cast<const int64_t*>(static_cast<const char*>(memory_) + kHeadBytes);
   const auto* const end = receivers + shape_.rings;
   const auto* const found = std::find(receivers, end, receiver);

@@ -3,7 +3,7 @@
 // process that maps it, however that process ends.
 //
 // Every word has one writer, the rank that owns the memory, except for the doorbell, which any rank rings, and
-// Ring::emptied, which the receiver writes.
+// Ring::emptied and SlotHeader::nanoseconds, which the receiver writes.
 #ifndef RESHARD_RUNTIME_SHARED_SEGMENT_H_
 #define RESHARD_RUNTIME_SHARED_SEGMENT_H_
 
@@ -30,10 +30,10 @@ class Doorbell {
   // Sleeps until it is rung after rung() returned `rung`, or until `left` has passed; may return early.
   void Sleep(uint32_t rung, std::chrono::nanoseconds left);
   // For the others: wakes the owner if it sleeps.
-  void RingIfAsleep() {
-    if (sleeping_.load() != 0) Ring();
+  void WakeIfAsleep() {
+    if (sleeping_.load() != 0) Wake();
   }
-  void Ring();
+  void Wake();
 
  private:
   std::atomic<uint32_t> rung_{0};
@@ -102,7 +102,7 @@ class Segment {
   int64_t slots() const { return shape_.slots; }  // in each ring
   int64_t slot_bytes() const { return shape_.slot_bytes; }
   // Index of the ring to that rank, or -1.
-  int64_t RingTo(int64_t receiver) const;
+  int64_t IndexOfRingTo(int64_t receiver) const;
   Ring& ring(int64_t index) const;
   // The header and the data of slot `number` modulo slots().
   SlotHeader& header(int64_t ring, uint64_t number) const;

@@ -60,7 +60,7 @@ std::vector<Outgoing> SharedMemoryTransport::OutgoingOf(absl::Span<const packed:
   std::rotate(peers.begin(), first, peers.end());
   std::vector<Outgoing> flows;
   for (const absl::Span<const packed::MessagePart> of : peers) {
-    const Outgoing::Receiver receiver{static_cast<size_t>(IndexOf(of[0].peer)), own_.RingTo(of[0].peer)};
+    const Outgoing::Receiver receiver{static_cast<size_t>(IndexOf(of[0].peer)), own_.IndexOfRingTo(of[0].peer)};
     const auto same =
         std::find_if(flows.begin(), flows.end(), [&](const Outgoing& flow) { return AllAlike(flow.pieces, of); });
     if (same != flows.end()) {
@@ -85,7 +85,8 @@ Incoming SharedMemoryTransport::IncomingFrom(int64_t rank, absl::Span<const pack
                                              std::vector<int64_t> lengths) const {
   const auto k = static_cast<size_t>(IndexOf(rank));
   const Segment& segment = others_[k].segment;
-  return {k, &segment, segment.RingTo(this->rank()), pieces, SlotCuts(std::move(lengths)), 0, nullptr, nullptr, {}};
+  return {k,       &segment, segment.IndexOfRingTo(this->rank()), pieces, SlotCuts(std::move(lengths)), 0, nullptr,
+          nullptr, {}};
 }
 
 // The slot cannot be filled while a receiver's ring is full, or while a receiver still reads what was in the slot that
@@ -147,11 +148,11 @@ void SharedMemoryTransport::Publish(Outgoing& flow, const Slot& slot) {
   }
 }
 
-void SharedMemoryTransport::RingFor(const Outgoing& flow) const {
-  for (const Outgoing::Receiver& receiver : flow.to) others_[receiver.peer].segment.head().doorbell.RingIfAsleep();
+void SharedMemoryTransport::WakeReceivers(const Outgoing& flow) const {
+  for (const Outgoing::Receiver& receiver : flow.to) others_[receiver.peer].segment.head().doorbell.WakeIfAsleep();
 }
 
-void SharedMemoryTransport::Use(uint64_t tag) {
+void SharedMemoryTransport::SetTag(uint64_t tag) {
   if (prepacked_ && prepacked_->tag != tag) Rollback();
   tag_ = tag;
 }
@@ -216,8 +217,8 @@ absl::Status SharedMemoryTransport::Open(Incoming& flow) const {
   return absl::OkStatus();
 }
 
-absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
-                                          absl::FunctionRef<absl::StatusOr<bool>()> take,
+absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outgoing* own_results,
+                                          std::vector<Incoming>& in, absl::FunctionRef<absl::StatusOr<bool>()> take,
                                           absl::FunctionRef<void(int)> meanwhile, MoveStats* stats,
                                           packed::Stopwatch* stopwatch) {
   if (aborted_) return context_.find_culprit(-1, "");
@@ -226,11 +227,11 @@ absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outg
   const auto coming = [](const Incoming& flow) { return !flow.left.done(); };
   const auto turn = [](const Outgoing& flow) { return flow.results == nullptr || !ResultIsNext(&flow, *flow.results); };
   const auto awaits = [&](size_t k) {
-    const int64_t ring = own_.RingTo(others_[k].rank);
+    const int64_t ring = own_.IndexOfRingTo(others_[k].rank);
     const auto held = [&](const Outgoing& flow) { return sending(flow) && turn(flow) && Held(flow, ring); };
     return std::any_of(in.begin(), in.end(),
-                       [&](const Incoming& flow) { return flow.peer == k && coming(flow) && !flow.full(); }) ||
-           std::any_of(out.begin(), out.end(), held) || (given != nullptr && held(*given));
+                       [&](const Incoming& flow) { return flow.peer == k && coming(flow) && !flow.ready(); }) ||
+           std::any_of(out.begin(), out.end(), held) || (own_results != nullptr && held(*own_results));
   };
   // The first tensor that still has something to be packed, or a number after all tensors.
   const auto packing = [&] {
@@ -240,34 +241,34 @@ absl::Status SharedMemoryTransport::Drive(std::vector<Outgoing>& out, const Outg
     }
     return tensor;
   };
-  bool idle = true;  // there may still be something else to do
+  bool may_do_more = true;  // other than moving: `meanwhile`
   Waiter waiter(awaited());
   while (std::any_of(in.begin(), in.end(), coming) || std::any_of(out.begin(), out.end(), sending)) {
     bool filled = false;
     for (Outgoing& flow : out) {
       if (!sending(flow) || !turn(flow) || !Free(flow)) continue;
       Fill(flow);
-      RingFor(flow);
+      WakeReceivers(flow);
       filled = true;
     }
     if (filled) {
-      if (idle) meanwhile(packing());
+      if (may_do_more) meanwhile(packing());
       (*stopwatch)(&stats->pack_seconds);
     }
     ASSIGN_OR_RETURN(const bool took, take());
     if (took) (*stopwatch)(&stats->unpack_seconds);
     if (filled || took) {
       waiter.Progress();
-    } else if (idle) {
+    } else if (may_do_more) {
       meanwhile(kNothingElse);
-      idle = false;
+      may_do_more = false;
       (*stopwatch)(&stats->unpack_seconds);
     } else {
       RETURN_IF_ERROR(waiter.Pause(awaits));
       (*stopwatch)(&stats->communicate_seconds);
     }
   }
-  if (idle) meanwhile(kNothingElse);
+  if (may_do_more) meanwhile(kNothingElse);
   (*stopwatch)(&stats->unpack_seconds);
   return absl::OkStatus();
 }
@@ -282,12 +283,10 @@ absl::Status SharedMemoryTransport::Move(absl::Span<const packed::MessagePart> s
   const auto take = [&]() -> absl::StatusOr<bool> {
     bool took = false;
     for (Incoming& flow : in) {
-      if (flow.left.done() || !flow.full()) continue;
+      if (flow.left.done() || !flow.ready()) continue;
       RETURN_IF_ERROR(Open(flow));
       const int64_t begin = Nanoseconds();
-      RunCuts(flow.pieces, flow.cuts, /*written=*/true, [&](const packed::MessagePart& piece, const Cut& cut) {
-        piece.copy->RunBytes(StartOf(flow.slot + cut.at, cut.begin), piece.fragment, cut.begin, cut.end, mode);
-      });
+      Unpack(flow, mode);
       flow.Release(Nanoseconds() - begin);
       took = true;
     }
@@ -317,7 +316,7 @@ absl::Status SharedMemoryTransport::Combine(absl::Span<const packed::MessagePart
   // The slots of all senders are cut alike, since their pieces have the same lengths.
   const auto take = [&]() -> absl::StatusOr<bool> {
     if (in.empty() || in[0].left.done()) return false;
-    if (!std::all_of(in.begin(), in.end(), [](const Incoming& flow) { return flow.full(); })) return false;
+    if (!std::all_of(in.begin(), in.end(), [](const Incoming& flow) { return flow.ready(); })) return false;
     for (Incoming& flow : in) {
       RETURN_IF_ERROR(Open(flow));
     }
@@ -336,23 +335,23 @@ absl::Status SharedMemoryTransport::Combine(absl::Span<const packed::MessagePart
       out, nullptr, in, take, [](int) {}, stats, stopwatch);
 }
 
-absl::Status SharedMemoryTransport::Gather(char* records, int64_t bytes) {
+absl::Status SharedMemoryTransport::AllGather(char* records, int64_t bytes) {
   if (aborted_) return context_.find_culprit(-1, "");
   for (int64_t at = 0; at < bytes; at += kMailboxBytes) {
-    RETURN_IF_ERROR(GatherMailboxes(records + at, bytes, std::min(kMailboxBytes, bytes - at)));
+    RETURN_IF_ERROR(AllGatherMailboxes(records + at, bytes, std::min(kMailboxBytes, bytes - at)));
   }
   return absl::OkStatus();
 }
 
 // `bytes` bytes of each record; record r starts at r * pitch.
-absl::Status SharedMemoryTransport::GatherMailboxes(char* records, int64_t pitch, int64_t bytes) {
+absl::Status SharedMemoryTransport::AllGatherMailboxes(char* records, int64_t pitch, int64_t bytes) {
   const uint64_t number = posted_++;
   Head& head = own_.head();
   Mailbox& mine = head.mailboxes[number % 2];
   mine.bytes = bytes;
   std::memcpy(mine.data, records + rank() * pitch, static_cast<size_t>(bytes));
   head.posted.store(number + 1);
-  for (const LocalPeer& peer : others_) peer.segment.head().doorbell.RingIfAsleep();
+  for (const LocalPeer& peer : others_) peer.segment.head().doorbell.WakeIfAsleep();
   std::vector<char> missing(others_.size(), 1);
   size_t left = others_.size();
   Waiter waiter(awaited());
@@ -383,12 +382,12 @@ absl::Status SharedMemoryTransport::GatherMailboxes(char* records, int64_t pitch
 
 void SharedMemoryTransport::Abort() {
   aborted_ = true;
-  own_.head().doorbell.Ring();
+  own_.head().doorbell.Wake();
 }
 
 void SharedMemoryTransport::Leave() {
   Abort();
-  if (getpid() != owner_) return;  // a copy in a forked child: the connections are the parent's, too
+  if (getpid() != creator_pid_) return;  // a copy in a forked child: the connections are the parent's, too
   for (const LocalPeer& peer : others_) shutdown(peer.connection.get(), SHUT_RDWR);
 }
 

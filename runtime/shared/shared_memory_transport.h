@@ -10,8 +10,8 @@
 // 0->1 and ring 0->2, which refers to the slot, have both been emptied once. Rank 1 knows from its own plan that 700
 // KiB come from rank 0, so slots carry no description except the tag of the step, which must match its own.
 //
-// A rank notices within some tens of milliseconds that a peer is gone, by the connection that it leaves behind, and at
-// the deadline that a peer makes no progress. The owner of the transport finds out which rank is the culprit.
+// A rank notices within some tens of milliseconds that a peer has exited, because the connection closes, and at the
+// deadline that a live peer makes no progress. The owner of the transport finds out which rank is the culprit.
 #ifndef RESHARD_RUNTIME_SHARED_SHARED_MEMORY_TRANSPORT_H_
 #define RESHARD_RUNTIME_SHARED_SHARED_MEMORY_TRANSPORT_H_
 
@@ -53,7 +53,7 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
 
   // Sets the tag of later moves: a number that is the same on all ranks and differs between operations and between
   // plans. Ranks that move with different tags get FailedPrecondition.
-  void Use(uint64_t tag);
+  void SetTag(uint64_t tag);
 
   bool Reaches(int64_t rank) const override { return IndexOf(rank) >= 0; }
   bool everybody() const override { return everybody_; }
@@ -75,7 +75,7 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
 
   // All-gather: `records` holds `bytes` bytes for each rank of the world; this rank's own are sent to all others, whose
   // bytes are filled in. All ranks of the world must be peers.
-  absl::Status Gather(char* records, int64_t bytes);
+  absl::Status AllGather(char* records, int64_t bytes);
 
   // Makes the wait in progress, and all later ones, end at once. Thread-safe.
   void Abort();
@@ -127,7 +127,7 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
   void Publish(Outgoing& flow, const Slot& slot);
   void Fill(Outgoing& flow);
   // Wakes the receivers.
-  void RingFor(const Outgoing& flow) const;
+  void WakeReceivers(const Outgoing& flow) const;
   // Takes over what Prepack packed of these flows, and leaves in them what is still to be packed.
   absl::Status ResumePrepacked(std::vector<Outgoing>& out, MoveStats* stats);
   // Opens the flow's next slot, which is full. FailedPrecondition: it belongs to a different step.
@@ -135,21 +135,22 @@ class SharedMemoryTransport final : public packed::IntraHostExchange {
   // Internal: these ranks have slots of a different size or number than this rank.
   absl::Status CheckSameSlots(const std::vector<Incoming>& in) const;
   // Fills outgoing slots and takes incoming ones until both are done. `take` takes what has arrived for `in` and
-  // returns whether anything had; it also fills the slots of `given`, if there is one.
-  absl::Status Drive(std::vector<Outgoing>& out, const Outgoing* given, std::vector<Incoming>& in,
+  // returns whether anything had; `own_results` is the flow that `take` fills by combining, null except in
+  // CombineForAll.
+  absl::Status Drive(std::vector<Outgoing>& out, const Outgoing* own_results, std::vector<Incoming>& in,
                      absl::FunctionRef<absl::StatusOr<bool>()> take, absl::FunctionRef<void(int)> meanwhile,
                      MoveStats* stats, packed::Stopwatch* stopwatch);
-  // Gather for records that fit a mailbox; they lie `pitch` bytes apart.
-  absl::Status GatherMailboxes(char* records, int64_t pitch, int64_t bytes);
+  // AllGather for records that fit a mailbox; they lie `pitch` bytes apart.
+  absl::Status AllGatherMailboxes(char* records, int64_t pitch, int64_t bytes);
 
   Segment own_;
   const std::vector<LocalPeer> others_;
   const bool everybody_;
   const absl::Duration timeout_;
   const WaitContext context_;
-  std::vector<Filled> filled_;        // by ring and slot
-  std::vector<PackMode> pack_modes_;  // by ring
-  const int64_t owner_ = getpid();
+  std::vector<Filled> filled_;            // by ring and slot
+  std::vector<PackMode> pack_modes_;      // by ring
+  const int64_t creator_pid_ = getpid();  // a forked child must not shut down the connections
   uint64_t tag_ = 0;
   std::optional<Prepacked> prepacked_;
   uint64_t posted_ = 0;  // mailboxes written so far

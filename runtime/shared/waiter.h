@@ -19,7 +19,7 @@
 
 namespace reshard::shared {
 
-// What a waiting rank tells and asks its owner.
+// Callbacks to the communicator that owns the transport.
 struct WaitContext {
   // Tells that this rank waits for `rank`; -1: for several.
   std::function<void(int64_t rank)> waiting;
@@ -32,7 +32,7 @@ struct WaitContext {
 struct Awaited {
   Doorbell& doorbell;  // of the rank that waits
   const std::vector<LocalPeer>& peers;
-  const absl::Duration& timeout;  // longest time in which nothing comes
+  const absl::Duration& timeout;  // the stall timeout
   const WaitContext& context;
   const std::atomic<bool>& aborted;  // if true, every wait ends at once
 };

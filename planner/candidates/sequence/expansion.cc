@@ -72,7 +72,7 @@ void Expansion::ChooseAll(Move move) {
 
 void Expansion::FindScratchSlots() {
   scratch_.fill(-1);
-  for (int e = 0; space_.free && e < space_.k; ++e) {
+  for (int e = 0; space_.scratch_for_all && e < space_.k; ++e) {
     for (size_t p = 0; p < taken_.size() && scratch_[e] < 0; ++p) {
       if (space_.digit_of_place[p] < 0 && !taken_[p] && space_.model.Fits(e, static_cast<int>(p))) {
         scratch_[e] = static_cast<int>(p);
@@ -90,9 +90,9 @@ void Expansion::FindInterchangeable() {
     const int8_t place = from_.at[i];
     const bool unlabeled = space_.Unlabeled(e, phase_, place);
     const int8_t target = space_.model.target().at[i];
-    const bool at_a_target = place >= 0 && (!space_.free || space_.digit_of_place[place] >= 0);
+    const bool at_a_target = place >= 0 && (!space_.scratch_for_all || space_.digit_of_place[place] >= 0);
     // For a labeled digit it matters which digit occupies its target.
-    const bool own_is_empty = target < 0 || (space_.free && place_digit_[target] < 0);
+    const bool own_is_empty = target < 0 || (space_.scratch_for_all && place_digit_[target] < 0);
     const int own = unlabeled || own_is_empty ? -1 : e;
     kinds[i] = {unlabeled, unlabeled ? space_.swap_class[i] : space_.class_of[i],
                 at_a_target ? e + 1 : std::min<int>(place, 0), own};
@@ -134,16 +134,16 @@ void Expansion::Choose(Move move, int e) {
   const int8_t own = space_.model.target().at[i];
   const bool labeled = space_.cost.tier_of_digit(e) > phase_;  // once it is no longer partial
   if (!CanMove(move, e)) return;
-  const bool at_target = space_.free && labeled && place >= 0 && place == own;
+  const bool at_target = space_.scratch_for_all && labeled && place >= 0 && place == own;
   if (at_target) return;
   // Codes only order the choices of interchangeable digits; any order will do.
-  constexpr int kScratchCode = 1000, kWholeCode = 2000;
-  if (space_.joint && move == Move::kAllToAll && place >= 0) ChooseMoved(move, e, digits::kReplicated, kWholeCode);
+  constexpr int kScratchCode = 1000, kReplicatedCode = 2000;
+  if (space_.joint && move == Move::kAllToAll && place >= 0) ChooseMoved(move, e, digits::kReplicated, kReplicatedCode);
   if (move == Move::kAllGather || move == Move::kAllReduce) {
     if (least <= 1) ChooseMoved(move, e, digits::kReplicated, 1);
     return;
   }
-  if (!space_.free) {
+  if (!space_.scratch_for_all) {
     for (size_t p = 0; p < taken_.size(); ++p) {
       const int code = static_cast<int>(p) + 1;
       if (code >= least && !taken_[p] && space_.model.Fits(e, static_cast<int>(p)))
@@ -245,7 +245,7 @@ void Expansion::ChoosePermute(size_t index, int to_phase) {
            space_.model.Fits(e, place);
   };
   const bool owner_first =
-      space_.free && owner >= 0 && is_candidate(owner) && space_.cost.tier_of_digit(owner) > to_phase;
+      space_.scratch_for_all && owner >= 0 && is_candidate(owner) && space_.cost.tier_of_digit(owner) > to_phase;
   std::array<std::array<int, 2>, digits::kMaxSearchDigits> tried;
   size_t num_tried = 0;
   for (int e = 0; e < space_.k; ++e) {
@@ -256,7 +256,7 @@ void Expansion::ChoosePermute(size_t index, int to_phase) {
     std::array<int, 2> kind = {space_.swap_class[i], -1};
     if (space_.cost.tier_of_digit(e) > to_phase) {
       const int8_t own = space_.model.target().at[i];
-      const bool own_occupied = own >= 0 && (!space_.free || place_digit_[own] >= 0);
+      const bool own_occupied = own >= 0 && (!space_.scratch_for_all || place_digit_[own] >= 0);
       kind = {100 + space_.class_of[i], own_occupied ? e : -1};
     }
     if (std::find(tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(num_tried), kind) !=
@@ -275,7 +275,7 @@ void Expansion::PutPermuted(size_t index, int to_phase, int e) {
 }
 
 // A device keeps its shard if its coordinates along the old and the new digit are equal at every place. As in
-// LackedElements, equations that close a cycle follow from the others.
+// MissingElements, equations that close a cycle follow from the others.
 void Expansion::EmitPermute(int to_phase) {
   std::array<int, digits::kMaxSearchDigits> parent;
   std::iota(parent.begin(), parent.end(), 0);
@@ -307,7 +307,7 @@ void Expansion::EmitExchange() {
     if (place >= 0 && space_.digit_of_place[place] < 0) shards *= space_.model.digit_size(e);
   }
   int64_t max = 0, total = 0;
-  space_.LackedElements(from_, 0, &max, &total);
+  space_.MissingElements(from_, 0, &max, &total);
   Emit(space_.model.target(), kLabeled, Move::kExchange,
        space_.cost.Exchange(max, total, std::max<int64_t>(2, shards) - 1));
 }

@@ -34,8 +34,8 @@ MoveCost::MoveCost(const digits::DigitModel& model, DType dtype, const PlanOptio
   }
 }
 
-cost::Cost MoveCost::Total(int64_t recv_max, int64_t recv_total, int64_t time, int64_t far_bytes,
-                           int64_t near_bytes) const {
+cost::Cost MoveCost::MakeCost(int64_t recv_max, int64_t recv_total, int64_t time, int64_t far_bytes,
+                              int64_t near_bytes) const {
   const bool by_level = options_.objective == Objective::kBytes && options_.topology.num_levels() > 1;
   const int64_t objective = options_.objective == Objective::kTime    ? time
                             : options_.objective == Objective::kSteps ? 1
@@ -51,7 +51,7 @@ cost::Cost MoveCost::Total(int64_t recv_max, int64_t recv_total, int64_t time, i
 int64_t MoveCost::OverLevel(int level, size_t tier, int64_t bytes) const { return levels_[tier] == level ? bytes : 0; }
 
 cost::Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const Group& group) const {
-  if (move == Move::kSlice) return Total(0, 0, 0, 0, 0);
+  if (move == Move::kSlice) return MakeCost(0, 0, 0, 0, 0);
   int64_t part = 0;  // from one peer
   int64_t recv = 0;
   int64_t total = 0;
@@ -87,7 +87,7 @@ cost::Cost MoveCost::Collective(Move move, int64_t before, int64_t after, const 
     far += OverLevel(last, r, bytes);
     near += OverLevel(last - 1, r, bytes);
   }
-  return Total(recv, total, time, far, near);
+  return MakeCost(recv, total, time, far, near);
 }
 
 cost::Cost MoveCost::Permute(int64_t local, int64_t moved, int tier) const {
@@ -95,13 +95,13 @@ cost::Cost MoveCost::Permute(int64_t local, int64_t moved, int tier) const {
   const int64_t bytes = local * element_ * options_.topology.DevicesPerNic(level);
   const int last = options_.topology.num_levels() - 1;
   const auto r = static_cast<size_t>(tier);
-  return Total(local, local * moved, options_.topology.StepTime(level, 1, bytes), OverLevel(last, r, bytes),
-               OverLevel(last - 1, r, bytes));
+  return MakeCost(local, local * moved, options_.topology.StepTime(level, 1, bytes), OverLevel(last, r, bytes),
+                  OverLevel(last - 1, r, bytes));
 }
 
 cost::Cost MoveCost::Exchange(int64_t max, int64_t total, int64_t peers) const {
   const int level = options_.topology.num_levels() - 1;
-  return Total(max, total, options_.topology.StepTime(level, peers, max * element_), max * element_, 0);
+  return MakeCost(max, total, options_.topology.StepTime(level, peers, max * element_), max * element_, 0);
 }
 
 // Returns the fewest latencies that bring the elements of `shards` shards together on one device. A step in which a
@@ -124,31 +124,32 @@ int64_t MoveCost::LeastLatency(int64_t shards) const {
   return least;
 }
 
-cost::Cost MoveCost::AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>& lacks, int64_t total,
+cost::Cost MoveCost::AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>& missing, int64_t total,
                              int64_t shards) const {
   int64_t time = 0;
   const auto& levels = options_.topology.levels;
+  // One peer costs two latencies (topology.h).
   const int64_t latency = min_latency_ * std::max<int64_t>(2, LeastLatency(shards));
   constexpr __int128 kNanoseconds = 1'000'000'000;
-  if (lacks[0] > 0 || shards > 1) {
+  if (missing[0] > 0 || shards > 1) {
     // Levels that work in parallel are at best as fast as the sum of their bandwidths.
-    const __int128 bytes = static_cast<__int128>(lacks[0]) * element_ * kNanoseconds;
+    const __int128 bytes = static_cast<__int128>(missing[0]) * element_ * kNanoseconds;
     const auto transfer = static_cast<int64_t>((bytes + bandwidth_ - 1) / bandwidth_);
     time = std::max(latency, 2 * min_latency_ + transfer);
     if (levels.size() > 1) {
       for (size_t r = 0; r < levels_.size(); ++r) {
-        if (lacks[r] == 0) continue;
+        if (missing[r] == 0) continue;
         // What crosses this tier or a farther one can use all of those links.
         __int128 reach = 0;
         for (size_t i = static_cast<size_t>(levels_[r]); i < levels.size(); ++i) reach += levels[i].bytes_per_second;
-        const __int128 far = static_cast<__int128>(lacks[r]) * element_ * kNanoseconds;
+        const __int128 far = static_cast<__int128>(missing[r]) * element_ * kNanoseconds;
         time = std::max(time, static_cast<int64_t>((far + reach - 1) / reach));
       }
     }
   }
   // What crosses the outermost level, if some digit crosses it.
   const bool reached = !levels_.empty() && levels_.back() == options_.topology.num_levels() - 1;
-  return Total(lacks[0], total, time, reached ? lacks[levels_.size() - 1] * element_ : 0, 0);
+  return MakeCost(missing[0], total, time, reached ? missing[levels_.size() - 1] * element_ : 0, 0);
 }
 
 }  // namespace reshard::sequence

@@ -39,17 +39,17 @@ class MoveCost {
   // The cost of an AllPermute of shards of `local` elements: `moved` devices get a different shard, the farthest across
   // `tier`.
   cost::Cost Permute(int64_t local, int64_t moved, int tier) const;
-  // The cost of an Exchange: every device gets at most `max` elements of `total` from at most `peers` devices, across
-  // all levels.
+  // The cost of an Exchange: a device receives at most `max` elements, all devices together `total`, from at most
+  // `peers` devices each; priced as if all of them crossed the outermost level.
   cost::Cost Exchange(int64_t max, int64_t total, int64_t peers) const;
 
-  // A lower bound on the cost of steps in which the worst device receives at least `lacks[r]` elements across tier r or
-  // a farther one (entry 0: in total), all devices together receive `total`, and a device ends up with elements of
+  // A lower bound on the cost of steps in which the worst device receives at least `missing[r]` elements across tier r
+  // or a farther one (entry 0: in total), all devices together receive `total`, and a device ends up with elements of
   // `shards` shards.
-  cost::Cost AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>& lacks, int64_t total, int64_t shards) const;
+  cost::Cost AtLeast(const std::array<int64_t, digits::kMaxSearchDigits>& missing, int64_t total, int64_t shards) const;
 
  private:
-  cost::Cost Total(int64_t recv_max, int64_t recv_total, int64_t time, int64_t far_bytes, int64_t near_bytes) const;
+  cost::Cost MakeCost(int64_t recv_max, int64_t recv_total, int64_t time, int64_t far_bytes, int64_t near_bytes) const;
   int64_t OverLevel(int level, size_t tier, int64_t bytes) const;
   int64_t LeastLatency(int64_t shards) const;
 

@@ -23,8 +23,8 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
     std::sort(places.begin(), places.end(), [&](int p, int q) { return model.places()[p].lo < model.places()[q].lo; });
   }
   std::vector<std::array<int64_t, 3>> kinds;
-  std::vector<std::array<int64_t, 2>> families;
-  free = !options.boxes_only;
+  std::vector<std::array<int64_t, 2>> swap_kinds;
+  scratch_for_all = !options.boxes_only;
   joint = !options.boxes_only && options.objective == Objective::kSteps;
   for (int e = 0; e < k; ++e) {
     const auto i = static_cast<size_t>(e);
@@ -34,12 +34,13 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
     // A digit's kind says whether the target shards along it, but not at which place: renaming digits together with
     // their places gives the same problem (see KeyOf).
     kinds.push_back({model.digit_size(e), cost.tier_of_digit(e), std::min<int64_t>(at, 0)});
-    families.push_back({model.digit_size(e), cost.tier_of_digit(e)});
+    swap_kinds.push_back({model.digit_size(e), cost.tier_of_digit(e)});
   }
   for (int e = 0; e < k; ++e) {
     const auto i = static_cast<size_t>(e);
     class_of.push_back(static_cast<int>(std::find(kinds.begin(), kinds.end(), kinds[i]) - kinds.begin()));
-    swap_class.push_back(static_cast<int>(std::find(families.begin(), families.end(), families[i]) - families.begin()));
+    swap_class.push_back(
+        static_cast<int>(std::find(swap_kinds.begin(), swap_kinds.end(), swap_kinds[i]) - swap_kinds.begin()));
     int digits = 0;
     int places = 0;
     for (int f = 0; f < k; ++f) digits += model.digit_size(f) == model.digit_size(e) ? 1 : 0;
@@ -47,11 +48,11 @@ SearchSpace::SearchSpace(const digits::DigitModel& of_model, DType dtype, const 
       places += digit_of_place[p] < 0 && model.Fits(e, static_cast<int>(p)) ? 1 : 0;
     }
     // Room for all digits of this size at once, so that none ever has to wait for another to leave a place.
-    free &= places >= digits;
+    scratch_for_all &= places >= digits;
   }
 }
 
-void SearchSpace::LackedElements(const digits::State& state, int tier, int64_t* max, int64_t* total) const {
+void SearchSpace::MissingElements(const digits::State& state, int tier, int64_t* max, int64_t* total) const {
   // Each digit at a place divides a box by its size, so boxes and their overlaps are quotients, and no element is
   // looked at. A place has the same digit in state and target, two different digits (a clash), or a digit on one side
   // only.
@@ -102,10 +103,10 @@ void SearchSpace::LackedElements(const digits::State& state, int tier, int64_t* 
 
 cost::Cost SearchSpace::Heuristic(const digits::State& state) const {
   if (state == model.target()) return {};
-  std::array<int64_t, digits::kMaxSearchDigits> lacks{};
+  std::array<int64_t, digits::kMaxSearchDigits> missing{};
   int64_t total = 0;
-  LackedElements(state, 0, lacks.data(), &total);
-  for (int r = 1; r < cost.num_tiers(); ++r) LackedElements(state, r, &lacks[r], nullptr);
+  MissingElements(state, 0, missing.data(), &total);
+  for (int r = 1; r < cost.num_tiers(); ++r) MissingElements(state, r, &missing[r], nullptr);
   // Distinct shards and contributions that meet in a device's target box.
   int64_t shards = 1;
   for (int e = 0; e < k; ++e) {
@@ -113,16 +114,17 @@ cost::Cost SearchSpace::Heuristic(const digits::State& state) const {
     const bool reduced = place == digits::kPartialDigit && model.target().at[e] != digits::kPartialDigit;
     if (reduced || (place >= 0 && digit_of_place[place] < 0)) shards *= model.digit_size(e);
   }
-  return cost.AtLeast(lacks, total, shards);
+  return cost.AtLeast(missing, total, shards);
 }
 
 // What counts about a labeled digit is whether it is at its own target, at the target of another digit, in scratch,
 // replicated or partial. So the state is a set of chains e -> f: "e is at the target of f".
 SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const {
-  if (!free) return KeyOfPlaces(state, phase);
+  if (!scratch_for_all) return KeyOfPlaces(state, phase);
+  // What is at a digit's target: 0 for nothing, kUnlabeledAt and its class for an unlabeled digit, kLabeledAt.
+  constexpr uint8_t kUnlabeledAt = 0x40, kLabeledAt = 0xff;
   std::array<int, digits::kMaxSearchDigits> next;
-  std::array<uint8_t, digits::kMaxSearchDigits>
-      before{};  // what is at the digit's target: nothing, an unlabeled digit, a labeled one
+  std::array<uint8_t, digits::kMaxSearchDigits> before{};
   std::array<uint8_t, digits::kMaxSearchDigits> off_count{};
   for (int e = 0; e < k; ++e) {
     const auto i = static_cast<size_t>(e);
@@ -130,15 +132,15 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
     next[i] = -1;
     const int other = place < 0 ? -1 : digit_of_place[place];
     if (Unlabeled(e, phase, place)) {
-      const auto family = static_cast<size_t>(swap_class[i]);
-      if (other >= 0) before[other] = static_cast<uint8_t>(0x40 + family);
-      if (place >= 0 && other < 0) ++off_count[family];
+      const auto swap = static_cast<size_t>(swap_class[i]);
+      if (other >= 0) before[other] = static_cast<uint8_t>(kUnlabeledAt + swap);
+      if (place >= 0 && other < 0) ++off_count[swap];
     } else if (other >= 0) {
       next[i] = other;
-      before[other] = 0xff;
+      before[other] = kLabeledAt;
     }
   }
-  constexpr uint8_t kScratch = 0x80, kWhole = 0x81, kSums = 0x82, kNobody = 0x83, kCycle = 0x84;
+  constexpr uint8_t kScratch = 0x80, kReplicatedEnd = 0x81, kPartialEnd = 0x82, kUnlabeledEnd = 0x83, kCycle = 0x84;
   using Chain = unsigned __int128;  // its bytes, none of them 0
   const auto class_byte = [&](int e) {
     const int byte = 1 + class_of[e];  // added as an int: 128 bits take longer
@@ -153,7 +155,7 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
   };
   std::array<bool, digits::kMaxSearchDigits> seen{};
   for (int e = 0; e < k; ++e) {
-    if (before[e] == 0xff) continue;
+    if (before[e] == kLabeledAt) continue;
     Chain chain = before[e];
     int last = e;
     for (int at = e; at >= 0; at = next[at]) {
@@ -162,10 +164,10 @@ SearchSpace::Key SearchSpace::KeyOf(const digits::State& state, int phase) const
       last = at;
     }
     const int8_t place = state.at[last];
-    add(chain << 8 | (Unlabeled(last, phase, place)    ? kNobody
+    add(chain << 8 | (Unlabeled(last, phase, place)    ? kUnlabeledEnd
                       : place >= 0                     ? kScratch
-                      : place == digits::kPartialDigit ? kSums
-                                                       : kWhole));
+                      : place == digits::kPartialDigit ? kPartialEnd
+                                                       : kReplicatedEnd));
   }
   for (int e = 0; e < k; ++e) {
     if (seen[e]) continue;

@@ -12,7 +12,7 @@
 // path with two permutes of one tier is never better than one with a single permute: relabeling the digits between them
 // merges the first into the second, or vice versa, and every other step stays the same.
 //
-// If every digit has a scratch slot, a place that the target does not use (`free` below), more is known:
+// If every digit has a scratch slot, a place that the target does not use (`scratch_for_all` below), more is known:
 //  - scratch slots are interchangeable, so they count as one;
 //  - a labeled digit goes to its target or to a scratch slot, never to another digit's target, since a slot serves as
 //    well;
@@ -46,10 +46,10 @@ struct SearchSpace {
   bool Unlabeled(int e, int phase, int8_t place) const {
     return cost.tier_of_digit(e) <= phase && place != digits::kPartialDigit;
   }
-  // The elements of the target that are still lacking, on the worst device (`max`) and over all devices (`total`, may
+  // The elements of the target that are still missing, on the worst device (`max`) and over all devices (`total`, may
   // be null), if digits not yet reduced count as replicated. Devices that differ only in digits of a tier below `tier`
   // count as one.
-  void LackedElements(const digits::State& state, int tier, int64_t* max, int64_t* total) const;
+  void MissingElements(const digits::State& state, int tier, int64_t* max, int64_t* total) const;
   // A lower bound on the cost of any path from the state to the target.
   cost::Cost Heuristic(const digits::State& state) const;
   Key KeyOf(const digits::State& state, int phase) const;
@@ -64,13 +64,13 @@ struct SearchSpace {
   std::vector<int> class_of;                    // per digit: one class for equal size, tier and kind of target
   std::vector<int> swap_class;                  // per digit
   bool reduces = false;                         // something is to be reduced
-  bool free = false;                            // there is a scratch slot for every digit
+  bool scratch_for_all = false;                 // there is a scratch slot for every digit
   // Whether an AllToAll may slice along some digits what it gathers along others. Its bytes and time are at best those
   // of the two steps, so this only helps with the number of steps.
   bool joint = false;
 
  private:
-  Key KeyOfPlaces(const digits::State& state, int phase) const;  // KeyOf if not `free`
+  Key KeyOfPlaces(const digits::State& state, int phase) const;  // KeyOf if not `scratch_for_all`
 };
 
 }  // namespace reshard::sequence

@@ -72,7 +72,7 @@ SequenceResult SequenceSearch::Run(bool greedy) {
       // The heuristic never overestimates, so no path still to be found costs less than the smallest entry of the
       // queue.
       out.exhausted = false;
-      out.bound = top.f.objective;
+      out.lower_bound = top.f.objective;
       break;
     }
     open_.pop();
@@ -92,20 +92,20 @@ SequenceResult SequenceSearch::Run(bool greedy) {
   out.found = true;
   out.steps = PathTo(found->second);
   out.objective = nodes_[found->second].g.objective;
-  if (out.exhausted) out.bound = out.objective;
+  if (out.exhausted) out.lower_bound = out.objective;
   return out;
 }
 
 SequenceResult SearchSequence(const digits::DigitModel& model, DType dtype, const PlanOptions& options,
-                              const std::optional<cost::Cost>& bound, int64_t budget) {
+                              const std::optional<cost::Cost>& incumbent, int64_t budget) {
   const SearchSpace space(model, dtype, options);
-  SequenceResult best = SequenceSearch(space, bound, budget).Run(false);
+  SequenceResult best = SequenceSearch(space, incumbent, budget).Run(false);
   if (best.found || best.exhausted) return best;
   // Out of budget without any path: a greedy search needs few states to find one. The first search still bounds how far
   // that path can be from the optimum.
-  SequenceResult some = SequenceSearch(space, bound, budget / 4).Run(true);
+  SequenceResult some = SequenceSearch(space, incumbent, budget / 4).Run(true);
   some.exhausted = false;
-  some.bound = best.bound;
+  some.lower_bound = best.lower_bound;
   return some;
 }
 

@@ -1,5 +1,5 @@
-// Exact search for the cheapest sequence of Slice, AllGather, AllToAll, AllPermute, ReduceScatter and AllReduce over
-// the digit-level layouts of DigitModel (A*).
+// Exact search for the cheapest sequence of Slice, AllGather, AllToAll, AllPermute, ReduceScatter, AllReduce and, after
+// a reduction, a final Exchange over the digit-level layouts of DigitModel (A*).
 //
 // A state assigns each digit (a factor of a mesh axis) to a place (a factor of a dimension), or leaves it replicated or
 // partial. One step moves some digits at once. Example: bf16[8, 4] on {x:2, y:2}, from [<x,y>8, 4] to [<y>8, <x>4].
@@ -18,9 +18,9 @@
 // Cost of a path: the sum over steps of Cost (cost.h), compared field by field. Heuristic: for each field, a lower
 // bound on the rest of the path. It counts the bytes that the target still lacks, on each level of links, and for time
 // also the latency: a step with p peers multiplies by at most 1 + p the number of shards whose elements a device has
-// seen. Invariants: no state is larger than max(source, target); with `boxes`, the states between the ends are
-// contiguous; if the search ends within its budget, no path has a smaller objective. Interchangeable digits and places
-// are tried once; see search_space.h.
+// seen. Invariants: no state is larger than max(source, target); with options.boxes_only, the states between the
+// ends are contiguous; if the search ends within its budget, no path has a smaller objective. Interchangeable digits
+// and places are tried once; see search_space.h.
 #ifndef RESHARD_PLANNER_CANDIDATES_SEQUENCE_SEQUENCE_H_
 #define RESHARD_PLANNER_CANDIDATES_SEQUENCE_SEQUENCE_H_
 
@@ -39,15 +39,16 @@ struct SequenceResult {
   bool found = false;
   bool exhausted = false;  // the whole space below the bound was searched
   // The objective of the sequence found, and a lower bound on that of all sequences in the space, both in the
-  // objective's unit.
+  // objective's unit. 0: the search was exhausted and nothing was found.
   int64_t objective = 0;
-  int64_t bound = 0;
+  int64_t lower_bound = 0;
 };
 
-// Finds the cheapest sequence from the model's source to its target. `bound`: the cost of a plan that is already known;
-// only cheaper sequences matter. `budget`: most states to generate.
+// Finds the cheapest sequence from the model's source to its target. `incumbent`: the cost of a plan that is already
+// known; only cheaper sequences matter. `budget`: most states to generate; up to a quarter more, greedily, if these
+// find no path.
 SequenceResult SearchSequence(const digits::DigitModel& model, DType dtype, const PlanOptions& options,
-                              const std::optional<cost::Cost>& bound, int64_t budget);
+                              const std::optional<cost::Cost>& incumbent, int64_t budget);
 
 }  // namespace reshard::sequence
 

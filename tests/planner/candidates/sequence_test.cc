@@ -55,7 +55,7 @@ TEST_CASE("sequences cost what the oracle's shortest paths cost") {
     REQUIRE(result.found);
     CHECK(result.exhausted);
     CHECK(result.objective == all.Optimum(s, t));
-    CHECK(result.bound == result.objective);
+    CHECK(result.lower_bound == result.objective);
     REQUIRE(WrongWith(source, target, result.steps, Bytes()) == "");
     longer += result.steps.size() > 1 ? 1 : 0;
   }
@@ -89,10 +89,10 @@ TEST_CASE("a search that ends early does not claim the best") {
   for (const int64_t budget : {1, 10, 100, 1000}) {
     INFO(budget);
     const SequenceResult early = SearchSequence(model, DType::kI8, options, std::nullopt, budget);
-    if (!early.exhausted) CHECK(early.bound <= best.objective);
+    if (!early.exhausted) CHECK(early.lower_bound <= best.objective);
     if (!early.found) continue;
     CHECK(early.objective >= best.objective);
-    CHECK(early.bound <= early.objective);
+    CHECK(early.lower_bound <= early.objective);
     CHECK(WrongWith(source, target, early.steps, options) == "");
   }
   CHECK_FALSE(SearchSequence(model, DType::kI8, options, std::nullopt, 1).exhausted);

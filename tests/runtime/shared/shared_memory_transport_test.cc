@@ -242,7 +242,7 @@ TEST_CASE("what ranks combine for all comes to all, however uneven their parts")
       const ForAll mine(comm.rank(), std::move(lengths), round);
       const auto tag = static_cast<uint64_t>(round);
       if (ahead == static_cast<uint64_t>(comm.rank())) comm.transport().Prepack(tag, mine.sends, /*for_all=*/true);
-      comm.transport().Use(tag);
+      comm.transport().SetTag(tag);
       absl::Status status = CombineForAll(comm, mine, mode);
       if (status.ok()) status = mine.Check();
       if (!status.ok()) return absl::InternalError(absl::StrCat("round ", round, ": ", status.ToString()));
@@ -311,7 +311,7 @@ TEST_CASE("records of any length are gathered, again and again") {
         for (int64_t at = 0; at < bytes; ++at) {
           records[comm.rank() * bytes + at] = value(comm.rank(), at);
         }
-        const absl::Status gathered = comm.transport().Gather(records.data(), bytes);
+        const absl::Status gathered = comm.transport().AllGather(records.data(), bytes);
         if (!gathered.ok()) return gathered;
         for (int64_t k = 0; k < 5 * bytes; ++k) {
           if (records[k] != value(k / bytes, k % bytes)) return absl::DataLossError("wrong byte");
@@ -353,7 +353,7 @@ TEST_CASE("a process that is killed is missed by all, long before the deadline")
   CHECK_FALSE(late.TakeSegment());
 }
 
-TEST_CASE("one that has given all it owes may end while the others wait for somebody else") {
+TEST_CASE("one that has own_results all it owes may end while the others wait for somebody else") {
   constexpr int64_t kBytes = 4000;
   const StridedCopy whole({{{0, 0, kBytes}}}, 1, {1}, {1});
   CheckAllOk(RunSharedMemoryThreads({0, 1, 2}, [&](SharedMemoryCommunicator& comm) -> absl::Status {
@@ -502,8 +502,8 @@ TEST_CASE("memory that could be made shorter, or is something else, is not mappe
   CHECK(of(1 << 20, F_SEAL_SEAL).message() == "not memory of a rank: it could be made shorter");
   const shared::Segment segment = shared::Segment::Create(3, {1, 2}).value();
   CHECK(shared::Segment::Map(shared::Descriptor(dup(segment.descriptor()))).ok());
-  CHECK(segment.RingTo(2) == 1);
-  CHECK(segment.RingTo(3) == -1);
+  CHECK(segment.IndexOfRingTo(2) == 1);
+  CHECK(segment.IndexOfRingTo(3) == -1);
   segment.head().slots = 1 << 19;
   CHECK(shared::Segment::Map(shared::Descriptor(dup(segment.descriptor()))).status().message() ==
         "not memory of a rank: its sizes do not agree");
@@ -550,7 +550,7 @@ TEST_CASE("untrusted and silent processes are not let in") {
   const std::vector<shared::LocalPeer> kept = a.Keep({false, true, false});
   REQUIRE(kept.size() == 1);
   CHECK(kept[0].rank == 1);
-  CHECK(a.TakeSegment().RingTo(1) == 0);
+  CHECK(a.TakeSegment().IndexOfRingTo(1) == 0);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ class SharedMemoryCommunicator final : public Communicator, private packed::Mess
   absl::Status Agree(const absl::Status& own, const Signature&) override {
     std::vector<char> refusals(static_cast<size_t>(size_));
     refusals[rank()] = refuses_ || !own.ok() ? 1 : 0;
-    const absl::Status gathered = transport_->Gather(refusals.data(), 1);
+    const absl::Status gathered = transport_->AllGather(refusals.data(), 1);
     if (!gathered.ok()) return gathered;
     if (std::find(refusals.begin(), refusals.end(), 1) == refusals.end()) return absl::OkStatus();
     transport_->Rollback();
@@ -67,12 +67,12 @@ class SharedMemoryCommunicator final : public Communicator, private packed::Mess
   absl::StatusOr<MoveStats> ExecuteStep(const StepProgram& step, absl::Span<const ConstTensorView> inputs,
                                         absl::Span<const TensorView> outputs,
                                         std::unique_ptr<StepMemo>* /*memo*/) override {
-    transport_->Use(static_cast<uint64_t>(++operations_) ^ step.salt);
+    transport_->SetTag(static_cast<uint64_t>(++operations_) ^ step.salt);
     return packed::ExecutePackedStep(step, rank(), inputs, outputs, *this, transport_.get());
   }
   absl::Status Barrier() override {
     std::vector<char> tokens(static_cast<size_t>(size_));
-    return transport_->Gather(tokens.data(), 1);
+    return transport_->AllGather(tokens.data(), 1);
   }
 
  private:

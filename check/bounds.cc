@@ -1,7 +1,10 @@
 #include "check/bounds.h"
 
 #include <algorithm>
+#include <map>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "check/groups.h"
 #include "reshard/layout/checked.h"
@@ -155,14 +158,69 @@ std::optional<BoundFacts> Bounds(const Holdings& source, const Holdings& target,
   return out;
 }
 
+namespace {
+
+struct Domain {
+  std::vector<int64_t> sources, targets;  // positions, one per box
+  int64_t devices = 0;
+  int64_t links = 0;
+};
+using Domains = absl::flat_hash_map<int64_t, Domain>;
+
+// Domains that hold the same shards: what only they hold, and another domain needs.
+struct Senders {
+  int64_t leaves = 0;  // elements
+  int64_t domains = 0;
+  int64_t links = 0;
+};
+
+std::vector<Senders> SendersOf(const Holdings& source, const Holdings& target, const Domains& domains,
+                               const Meeting& meeting) {
+  // The domains of each shard, by its cell, ascending.
+  absl::flat_hash_map<int64_t, std::vector<int64_t>> holding, needing;
+  absl::flat_hash_map<int64_t, int64_t> leaves;  // of each shard of the source
+  for (const auto& [id, domain] : domains) {
+    for (const int64_t p : domain.sources) {
+      holding[source.Cell(p)].push_back(id);
+      leaves[source.Cell(p)] = source.Elements(p);
+    }
+    for (const int64_t q : domain.targets) needing[target.Cell(q)].push_back(id);
+  }
+  for (auto* const of_cells : {&holding, &needing}) {
+    for (auto& [cell, ids] : *of_cells) std::sort(ids.begin(), ids.end());
+  }
+  for (const auto& [id, domain] : domains) {
+    for (const int64_t q : domain.targets) {
+      const std::vector<int64_t>& needed_by = needing.at(target.Cell(q));
+      if (needed_by.front() != id) continue;  // each once
+      for (const int64_t p : domain.sources) {
+        const std::vector<int64_t>& held_by = holding.at(source.Cell(p));
+        // Where all that need it have it, it stays.
+        if (std::includes(held_by.begin(), held_by.end(), needed_by.begin(), needed_by.end())) {
+          leaves.at(source.Cell(p)) -= meeting.Shared(p, q);
+        }
+      }
+    }
+  }
+  std::map<std::vector<int64_t>, Senders> groups;
+  for (const auto& [cell, ids] : holding) {
+    Senders& group = groups[ids];
+    group.leaves += leaves.at(cell);
+    if (group.domains > 0) continue;
+    group.domains = static_cast<int64_t>(ids.size());
+    for (const int64_t id : ids) group.links += domains.at(id).links;
+  }
+  std::vector<Senders> out;
+  for (const auto& [ids, group] : groups) out.push_back(group);
+  return out;
+}
+
+}  // namespace
+
 std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& target,
                             const std::vector<Contents>& contents, const Devices& devices,
                             const plan_text::Links& links, int64_t element_bytes) {
-  struct Domain {
-    std::vector<int64_t> sources, targets;  // positions, one per box
-    int64_t devices = 0;
-  };
-  absl::flat_hash_map<int64_t, Domain> domains;
+  Domains domains;
   absl::flat_hash_set<std::pair<int64_t, int64_t>> source_seen, target_seen;
   for (int64_t device = 0; device < devices.size(); ++device) {
     const int64_t id = level == 0 ? device : links.Domain(level - 1, devices.id(device));
@@ -185,10 +243,11 @@ std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& t
   const bool slots = source.layout().slot_dim() || target.layout().slot_dim();
   std::optional<Meeting> meeting;
   if (!slots) meeting.emplace(source, target, contents, source.mesh() == target.mesh());
+  const bool sends = level > 0 && !slots && source.mesh() == target.mesh();
   CutFacts out;
   const int64_t nics = level == 0 ? 0 : links.levels[level].nics;
   int64_t most_links = 1;
-  for (const auto& [id, domain] : domains) {
+  for (auto& [id, domain] : domains) {
     int64_t lacks = 0;
     for (const int64_t q : domain.targets) {
       if (slots) break;
@@ -204,10 +263,17 @@ std::optional<CutFacts> Cut(int level, const Holdings& source, const Holdings& t
     out.total += lacks;
     out.domain_max = std::max(out.domain_max, lacks);
     most_links = std::max(most_links, nics == 0 ? domain.devices : nics);
-    const int64_t own_links = std::max<int64_t>(1, nics == 0 ? domain.devices : std::min(nics, domain.devices));
-    out.link_max.high = std::max(out.link_max.high, CeilDiv(lacks, own_links));
+    domain.links = std::max<int64_t>(1, nics == 0 ? domain.devices : std::min(nics, domain.devices));
+    out.link_max.high = std::max(out.link_max.high, CeilDiv(lacks, domain.links));
   }
   out.link_max.low = CeilDiv(out.domain_max, most_links);
+  out.busiest_link = out.link_max;
+  if (!sends) return out;
+  for (const Senders& senders : SendersOf(source, target, domains, *meeting)) {
+    const int64_t bytes = senders.leaves * element_bytes;
+    out.busiest_link.low = std::max(out.busiest_link.low, CeilDiv(bytes, senders.domains * most_links));
+    out.busiest_link.high = std::max(out.busiest_link.high, CeilDiv(bytes, senders.links));
+  }
   return out;
 }
 

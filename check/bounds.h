@@ -29,6 +29,9 @@ struct CutFacts {
   // The share of one link: as if every domain had as many links as the best connected one, and with only the links of
   // the devices that take part.
   Derived link_max;
+  // Likewise what the busiest link receives or sends. What only some domains hold, and another one needs, has to be
+  // sent by one of them. Sending is counted where source and target have one mesh and no slot table.
+  Derived busiest_link;
   int64_t total = 0;
 };
 // What domains of the level inside `level` (devices, for the innermost) need and none of their devices holds, without

@@ -346,6 +346,7 @@ void PlanJudge::CompareLevelBounds() {
     Same(at + ".island_recv_bytes_max", levels[l].island_recv_bytes_max, cut->domain_max);
     Same(at + ".recv_bytes_total", levels[l].recv_bytes_total, cut->total);
     Between(at + ".nic_recv_bytes_max", levels[l].nic_recv_bytes_max, cut->link_max.low, cut->link_max.high);
+    Between(at + ".nic_bytes_max", levels[l].nic_bytes_max, cut->busiest_link.low, cut->busiest_link.high);
   }
 }
 
@@ -353,7 +354,8 @@ void PlanJudge::CompareLevelBounds() {
 bool PlanJudge::MeetsLevelBound() const {
   if (!plan_.bound_levels || !plan_.levels || plan_.bound_levels->size() != plan_.levels->size()) return false;
   for (size_t l = 1; l < plan_.levels->size(); ++l) {
-    const plan_text::Figure& bound = (*plan_.bound_levels)[l].nic_recv_bytes_max;
+    const plan_text::LevelBoundText& of_level = (*plan_.bound_levels)[l];
+    const plan_text::Figure& bound = of_level.nic_bytes_max ? of_level.nic_bytes_max : of_level.nic_recv_bytes_max;
     if (bound && (*plan_.levels)[l].nic_bytes_max == bound) return true;
   }
   return false;

@@ -24,6 +24,7 @@ LevelBoundText ReadLevelBound(Reader& in) {
   LevelBoundText out;
   out.island_recv_bytes_max = in.Count("island_recv_bytes_max");
   out.nic_recv_bytes_max = in.Count("nic_recv_bytes_max");
+  out.nic_bytes_max = in.Count("nic_bytes_max", /*required=*/false);
   out.recv_bytes_total = in.Count("recv_bytes_total");
   return out;
 }

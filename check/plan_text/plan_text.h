@@ -31,7 +31,7 @@ struct StepText {
 };
 
 struct LevelBoundText {
-  Figure island_recv_bytes_max, nic_recv_bytes_max, recv_bytes_total;
+  Figure island_recv_bytes_max, nic_recv_bytes_max, nic_bytes_max, recv_bytes_total;
 };
 
 // How the steps overlap.

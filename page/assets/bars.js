@@ -106,8 +106,10 @@ function meters(plan) {
     // The bound of a level counts what crosses it or a level outside it.
     const carried = levels.slice(i).reduce((sum, outer) => sum + outer.nic_bytes_max, 0);
     const outside = carried !== level.nic_bytes_max ? "with the levels outside it " : "";
-    out.push(meter(name, level.nic_bytes_max, bound ? bound.nic_recv_bytes_max : undefined,
-      (bound ? outside + ratioText(carried, bound.nic_recv_bytes_max) + "; " : "") + `a device receives ${bytesText(level.recv_bytes_max)} this way`));
+    // Plans of earlier versions bound what is received only.
+    const least = bound && (bound.nic_bytes_max ?? bound.nic_recv_bytes_max);
+    out.push(meter(name, level.nic_bytes_max, bound ? least : undefined,
+      (bound ? outside + ratioText(carried, least) + "; " : "") + `a device receives ${bytesText(level.recv_bytes_max)} this way`));
   });
   const limit = plan.options.memory_limit_bytes;
   out.push(meter("Memory at once on a device", totals.peak_bytes, limit === null ? undefined : limit,

@@ -14,6 +14,7 @@ namespace reshard::candidates {
 namespace {
 
 constexpr size_t kMaxLayouts = 160;
+constexpr int64_t kFewDevices = 511;  // on more, Staged looks for chains with fewer peers
 
 bool Overlaps(const AxisRef& a, const AxisRef& b) {
   return a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
@@ -132,7 +133,8 @@ std::vector<Chain> ReductionChains(const Layout& source, const Layout& target) {
   return out;
 }
 
-Chain MovementChain(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options) {
+Chain MovementChain(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options,
+                    int64_t less_than) {
   if (!(source.mesh() == target.mesh()) || !source.only_factors() || !target.only_factors()) return {};
   const std::vector<Layout> layouts = CandidateLayouts(source, target);
   const int64_t cap = std::max(source.MaxLocalElements(), target.MaxLocalElements());
@@ -164,6 +166,7 @@ Chain MovementChain(const Layout& source, const Layout& target, DType dtype, con
                                                                          : 1;
       const Key key = {best[at][0] + objective, best[at][1] + step.recv_bytes_max, best[at][2] + step.time_ns,
                        best[at][3] + 1};
+      if (key[0] >= less_than) continue;
       if (best[next][0] == kInfinite || key < best[next]) {
         best[next] = key;
         parent[next] = at;
@@ -176,8 +179,21 @@ Chain MovementChain(const Layout& source, const Layout& target, DType dtype, con
 }
 
 Proposal Fallback(const Task& task, const SoFar& so_far) {
-  if (task.model || so_far.single_step || task.reduces) return {};
-  Chain steps = MovementChain(task.source, task.target, task.dtype, task.options);
+  if (task.model || task.reduces) return {};
+  int64_t less_than = std::numeric_limits<int64_t>::max();
+  if (so_far.single_step) {
+    const std::vector<Topology::Level>& levels = task.options.topology.levels;
+    const int64_t latency = std::min_element(levels.begin(), levels.end(), [](const auto& a, const auto& b) {
+                              return a.latency_ns < b.latency_ns;
+                            })->latency_ns;
+    // Two steps take two latencies each, whatever they move.
+    if (task.options.objective != Objective::kTime || task.source.mesh().size() > kFewDevices || !so_far.cheapest ||
+        so_far.cheapest->time_ns <= 4 * latency) {
+      return {};
+    }
+    less_than = so_far.cheapest->time_ns;
+  }
+  Chain steps = MovementChain(task.source, task.target, task.dtype, task.options, less_than);
   if (steps.empty()) return {};
   return {.chains = {std::move(steps)}};
 }

@@ -4,6 +4,8 @@
 #ifndef RESHARD_PLANNER_CANDIDATES_FALLBACK_H_
 #define RESHARD_PLANNER_CANDIDATES_FALLBACK_H_
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "planner/candidates/family.h"
@@ -20,10 +22,13 @@ bool IsBox(const Layout& layout);
 std::vector<Chain> ReductionChains(const Layout& source, const Layout& target);
 
 // The cheapest chain of allowed steps over layouts whose dimensions are leading factors of the source's followed by
-// leading factors of the target's, or vice versa. Empty if there is none within max(source, target).
-Chain MovementChain(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options);
+// leading factors of the target's, or vice versa. Empty if there is none within max(source, target) whose objective is
+// below `less_than`.
+Chain MovementChain(const Layout& source, const Layout& target, DType dtype, const PlanOptions& options,
+                    int64_t less_than = std::numeric_limits<int64_t>::max());
 
-// As families: MovementChain where neither the digit model nor the direct move serves, and ReductionChains.
+// As families: MovementChain where the digit model does not serve, and ReductionChains. Beside a direct move that is
+// allowed, MovementChain looks for less time (two steps with few peers instead of one with many), on up to 511 devices.
 Proposal Fallback(const Task& task, const SoFar& so_far);
 Proposal Reductions(const Task& task, const SoFar& so_far);
 

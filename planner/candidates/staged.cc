@@ -239,7 +239,7 @@ std::optional<ManyPeers> FindManyPeers(const Task& task, const SoFar& so_far) {
   ManyPeers out;
   out.level = topology.num_levels() - 1;
   out.time_ns = so_far.cheapest->time_ns;
-  out.across_bytes = bounds->levels.empty() ? bounds->recv_bytes_max : bounds->levels.back().nic_recv_bytes_max;
+  out.across_bytes = bounds->levels.empty() ? bounds->recv_bytes_max : bounds->levels.back().nic_bytes_max;
   const int64_t latency = topology.levels.back().latency_ns;
   const int64_t at_least = topology.StepTime(out.level, 1, out.across_bytes);
   if (out.across_bytes == 0 || out.time_ns < 2 * at_least || out.time_ns < at_least + kManyPeers * latency) {

@@ -93,7 +93,7 @@ void Choice::Certify(const Candidate& best, Plan& plan) const {
   }
   const std::vector<LevelBound>& levels = plan.bounds.levels;
   if (levels.size() < 2) return;
-  const int64_t carried = plan.totals.levels.back().nic_bytes_max, least = levels.back().nic_recv_bytes_max;
+  const int64_t carried = plan.totals.levels.back().nic_bytes_max, least = levels.back().nic_bytes_max;
   absl::StrAppend(&plan.certificate.detail, "; between domains of ",
                   options_.topology.levels[levels.size() - 2].devices, " devices ");
   if (least == 0 && carried == 0) {

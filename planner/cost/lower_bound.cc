@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "layout/axes.h"
+#include "planner/cost/domain_bounds.h"
 #include "planner/cost/slot_bounds.h"
 #include "planner/digits/digits.h"
 #include "planner/digits/domains.h"
@@ -74,6 +75,14 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
   return total;
 }
 
+// Whether all shards have the same number of elements: then all domains hold as much as each other, and none has to
+// send more than the worst one has to receive.
+bool AllShardsAlike(const Layout& layout) {
+  int64_t shards = 1;
+  for (const AxisRef& ref : layout::DimAxes(layout)) shards *= ref.size;
+  return CheckedMul(layout.MaxLocalElements(), shards) == layout.num_elements();
+}
+
 int64_t ProductOfUsedAxes(const Layout& layout) {
   int64_t out = 1;
   for (const AxisRef& ref : layout::DimAxes(layout)) out *= ref.size;
@@ -100,110 +109,6 @@ int64_t DevicesOfDomain(const Layout& source, const Layout& target, int64_t doma
     }
   }
   return most;
-}
-
-// A dimension's table for whole domains: a row is what the devices of a domain hold together. `outer`: per axis, how
-// many domains it leads through. nullopt where the border of the domains is not between two digits of the table.
-std::optional<DimShards> OfDomains(const DimShards& shards, const std::vector<int64_t>& outer) {
-  DimShards out;
-  out.size = shards.size;
-  std::vector<int64_t> inside;  // per digit of the table, its coordinates within a domain
-  int64_t rows = 1;
-  for (const AxisRef& ref : shards.digits) {
-    const auto parts = digits::Apart(ref, outer[ref.axis]);
-    if (!parts) return std::nullopt;
-    inside.push_back(parts->inside);
-    if (!parts->outside) continue;
-    out.digits.push_back(*parts->outside);
-    rows *= parts->outside->size;
-  }
-  std::vector<std::vector<Interval>> held(static_cast<size_t>(rows));
-  for (int64_t row = 0; row < shards.num_rows(); ++row) {
-    int64_t rest = row, of_domain = 0, weight = 1;
-    for (size_t j = shards.digits.size(); j-- > 0;) {
-      const int64_t size = shards.digits[j].size;
-      of_domain += rest % size / inside[j] * weight;
-      weight *= size / inside[j];
-      rest /= size;
-    }
-    for (int64_t i = shards.first[row]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
-      held[of_domain].push_back(shards.intervals[i]);
-    }
-  }
-  out.first = {0};
-  for (std::vector<Interval>& intervals : held) {
-    std::sort(intervals.begin(), intervals.end(),
-              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-    int64_t length = 0;
-    for (const Interval& one : intervals) {
-      length += one.length();
-      const bool touches =
-          static_cast<int64_t>(out.intervals.size()) > out.first.back() && out.intervals.back().end == one.begin;
-      if (touches) {
-        out.intervals.back().end = one.end;
-      } else {
-        out.intervals.push_back(one);
-      }
-    }
-    out.length.push_back(length);
-    out.first.push_back(static_cast<int64_t>(out.intervals.size()));
-  }
-  PutInOrder(out);
-  return out;
-}
-
-// What domains must receive, in elements, whatever the cuts. Within a layout the digits of dimensions differ, so what a
-// domain holds is a product as well.
-struct DomainsLack {
-  int64_t most = 0;
-  int64_t total = 0;
-};
-absl::StatusOr<std::optional<DomainsLack>> WhatDomainsLack(const Layout& source, const Layout& target,
-                                                           const Topology& topology, int level) {
-  const Mesh& mesh = source.mesh();
-  if (!(mesh == target.mesh()) || source.partial() || target.partial()) return std::nullopt;
-  const auto levels = digits::LevelsOf(mesh, topology);
-  if (!levels) return std::nullopt;
-  const std::vector<int64_t> outer = digits::OuterSizes(*levels, level);
-  ASSIGN_OR_RETURN(const ShardMap from_map, ShardMap::Create(source));
-  ASSIGN_OR_RETURN(const ShardMap to_map, ShardMap::Create(target));
-  std::vector<DimShards> from, to;
-  std::vector<transfers::DimOverlap> overlaps;
-  for (int d = 0; d < source.rank(); ++d) {
-    auto of_from = OfDomains(from_map.dim(d), outer), of_to = OfDomains(to_map.dim(d), outer);
-    if (!of_from || !of_to) return std::nullopt;
-    overlaps.push_back(transfers::Overlap(*of_from, *of_to, transfers::Detail::kSizes));
-    from.push_back(*std::move(of_from));
-    to.push_back(*std::move(of_to));
-  }
-  int64_t domains = 1;
-  for (int64_t size : outer) domains *= size;
-  std::vector<int64_t> at(outer.size(), 0);  // a domain's coordinates
-  const auto row_of = [&](const DimShards& shards) {
-    int64_t row = 0;
-    for (const AxisRef& ref : shards.digits) {
-      row = row * ref.size + at[ref.axis] / (outer[ref.axis] / (ref.pre * ref.size)) % ref.size;
-    }
-    return row;
-  };
-  DomainsLack out;
-  for (int64_t i = 0; i < domains; ++i) {
-    int64_t rest = i;
-    for (size_t a = outer.size(); a-- > 0;) {
-      at[a] = rest % outer[a];
-      rest /= outer[a];
-    }
-    int64_t needed = 1, held = 1;
-    for (size_t d = 0; d < to.size(); ++d) {
-      const int64_t s = row_of(from[d]), t = row_of(to[d]);
-      const transfers::Pair* pair = overlaps[d].Find(s, t);
-      needed *= to[d].length[t];
-      held *= pair == nullptr ? 0 : pair->elements;
-    }
-    out.most = std::max(out.most, needed - held);
-    out.total += needed - held;
-  }
-  return out;
 }
 
 }  // namespace
@@ -264,34 +169,41 @@ std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, 
                                     const Bounds& whole) {
   std::vector<LevelBound> out;
   if (topology.num_levels() == 1) return out;
-  out.push_back({whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_total});
+  out.push_back({whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_total});
+  const int64_t element = SizeOf(dtype);
   for (int level = 1; level < topology.num_levels(); ++level) {
-    Bounds bounds;
     const int64_t domain = topology.levels[static_cast<size_t>(level) - 1].devices;
+    int64_t nics = topology.levels[level].nics;
+    if (nics == 0) nics = DevicesOfDomain(source, target, domain);
+    LevelBound bound;
     if (const auto slot_dim = SlotDimOf(source, target)) {
       const auto lack = LackWithSlots(source, target, *slot_dim, [&](int64_t device) { return device / domain; });
       if (!lack.ok()) return {};
-      int64_t nics = topology.levels[level].nics;
-      if (nics == 0) nics = DevicesOfDomain(source, target, domain);
-      const int64_t most = lack->most * SizeOf(dtype);
-      out.push_back({most, CeilDiv(most, nics), lack->total * SizeOf(dtype)});
-      continue;
-    }
-    const auto from = digits::DomainLayout(source, topology, level - 1);
-    const auto to = digits::DomainLayout(target, topology, level - 1);
-    if (from && to) {
-      const auto of_layouts = LowerBounds(*from, *to, dtype);
-      if (!of_layouts.ok()) return {};
-      bounds = *of_layouts;
+      bound = {lack->most * element, 0, 0, lack->total * element};
     } else {
-      const auto lack = WhatDomainsLack(source, target, topology, level - 1);
-      if (!lack.ok() || !*lack) return {};
-      bounds.recv_bytes_max = (*lack)->most * SizeOf(dtype);
-      bounds.recv_bytes_total = (*lack)->total * SizeOf(dtype);
+      const auto from = digits::DomainLayout(source, topology, level - 1);
+      const auto to = digits::DomainLayout(target, topology, level - 1);
+      std::optional<DomainBounds> of_domains;
+      if (!from || !to || !AllShardsAlike(source) || !AllShardsAlike(target)) {
+        const auto found = BoundsOfDomains(source, target, topology, level - 1);
+        if (!found.ok()) return {};
+        of_domains = *found;
+      }
+      if (of_domains) {
+        bound = {of_domains->recv_most * element, 0,
+                 CeilDiv(of_domains->sent_most * element, of_domains->senders * nics),
+                 of_domains->recv_total * element};
+      } else if (from && to) {
+        const auto of_layouts = LowerBounds(*from, *to, dtype);
+        if (!of_layouts.ok()) return {};
+        bound = {of_layouts->recv_bytes_max, 0, 0, of_layouts->recv_bytes_total};
+      } else {
+        return {};
+      }
     }
-    int64_t nics = topology.levels[level].nics;
-    if (nics == 0) nics = DevicesOfDomain(source, target, topology.levels[static_cast<size_t>(level) - 1].devices);
-    out.push_back({bounds.recv_bytes_max, CeilDiv(bounds.recv_bytes_max, nics), bounds.recv_bytes_total});
+    bound.nic_recv_bytes_max = CeilDiv(bound.island_recv_bytes_max, nics);
+    bound.nic_bytes_max = std::max(bound.nic_bytes_max, bound.nic_recv_bytes_max);
+    out.push_back(bound);
   }
   return out;
 }

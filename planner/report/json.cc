@@ -185,6 +185,7 @@ absl::StatusOr<std::string> PlanToJson(const Plan& plan, bool with_pieces) {
     for (const LevelBound& level : plan.bounds.levels) {
       out["bounds"]["levels"].push_back(Json{{"island_recv_bytes_max", level.island_recv_bytes_max},
                                              {"nic_recv_bytes_max", level.nic_recv_bytes_max},
+                                             {"nic_bytes_max", level.nic_bytes_max},
                                              {"recv_bytes_total", level.recv_bytes_total}});
     }
   }

@@ -44,7 +44,7 @@ std::string LevelsText(const Plan& plan) {
       int64_t carried = 0;
       for (size_t outer = level; outer < levels.size(); ++outer) carried += levels[outer].nic_bytes_max;
       absl::StrAppend(&out, " (", carried == one.nic_bytes_max ? "" : "with the levels outside it ",
-                      Ratio(carried, plan.bounds.levels[level].nic_recv_bytes_max), ")");
+                      Ratio(carried, plan.bounds.levels[level].nic_bytes_max), ")");
     }
     out += "\n";
   }

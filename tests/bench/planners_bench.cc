@@ -280,9 +280,9 @@ NetworkColumn Measure(const Network& network, size_t stride) {
     }
     ++out.crossing;
     out.bytes.Add(moved.recv_bytes_total, bound.recv_bytes_total);
-    out.nic.Add(moved.nic_bytes_max, bound.nic_recv_bytes_max);
+    out.nic.Add(moved.nic_bytes_max, bound.nic_bytes_max);
     out.direct.Add(direct->totals.levels[1].recv_bytes_total, bound.recv_bytes_total);
-    out.direct_nic.Add(direct->totals.levels[1].nic_bytes_max, bound.nic_recv_bytes_max);
+    out.direct_nic.Add(direct->totals.levels[1].nic_bytes_max, bound.nic_bytes_max);
   });
   return out;
 }
@@ -369,7 +369,7 @@ void PrintUneven() {
         return;
       }
       if (plan->totals.levels.size() != 2 || plan->bounds.levels.size() != 2) return;
-      const int64_t bound = plan->bounds.levels[1].nic_recv_bytes_max;
+      const int64_t bound = plan->bounds.levels[1].nic_bytes_max;
       if (bound == 0) return;
       ++pairs;
       near += plan->totals.levels[1].nic_bytes_max * 100 <= bound * 105;

@@ -125,7 +125,7 @@ void Run(const char* name, bool even, int count, const std::vector<std::vector<i
     compile.values.push_back(Seconds() - planned);
     const bool slow = seconds.values.back() > settings.slow_seconds;
     std::string more;
-    const int64_t bound = plan->bounds.levels.empty() ? 0 : plan->bounds.levels.back().nic_recv_bytes_max;
+    const int64_t bound = plan->bounds.levels.empty() ? 0 : plan->bounds.levels.back().nic_bytes_max;
     if (bound > 0) {
       const auto carried = static_cast<double>(plan->totals.levels.back().nic_bytes_max);
       nic.values.push_back(carried / static_cast<double>(bound));

@@ -91,7 +91,7 @@ BarGroup BarsOf(const NetworkCase& problem, std::vector<Runner> runners) {
 double BusiestLevel(const Plan& plan, const Topology& topology) {
   double ns = 0;
   for (int level = 0; level < topology.num_levels(); ++level) {
-    const auto bytes = static_cast<double>(plan.bounds.levels[level].nic_recv_bytes_max);
+    const auto bytes = static_cast<double>(plan.bounds.levels[level].nic_bytes_max);
     double bytes_per_ns = 0;
     for (int above = level; above < topology.num_levels(); ++above) {
       const double nics =

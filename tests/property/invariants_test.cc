@@ -110,7 +110,7 @@ TEST_CASE("no plan costs less than any of its bounds") {
           nic_max += plan->totals.levels[outer].nic_bytes_max;
         }
         RC_ASSERT(recv_total >= plan->bounds.levels[l].recv_bytes_total);
-        RC_ASSERT(nic_max >= plan->bounds.levels[l].nic_recv_bytes_max);
+        RC_ASSERT(nic_max >= plan->bounds.levels[l].nic_bytes_max);
       }
     }
   });

@@ -3,10 +3,12 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "reshard/layout/checked.h"
 #include "reshard/layout/text.h"
 #include "reshard/planner/planner.h"
 #include "tests/layouts.h"
@@ -14,6 +16,8 @@
 #include "tests/property.h"
 #include "tests/property/checked.h"
 #include "tests/property/facts.h"
+#include "tests/property/problems.h"
+#include "tests/sanitized.h"
 
 namespace reshard::testing {
 namespace {
@@ -70,6 +74,27 @@ int64_t NodeCut(const oracle::Holdings& from, const oracle::Holdings& to, int64_
   return most;
 }
 
+// What nodes that hold the same must send through each of their links, counted element by element.
+int64_t LinkSends(const oracle::Holdings& from, const oracle::Holdings& to, int64_t gpus) {
+  const auto nodes_of = [&](const oracle::Holdings& side, int64_t element) {
+    std::set<int64_t> nodes;
+    for (size_t i = 0; i < side.sets.size(); ++i) {
+      if (side.sets[i].Contains(element)) nodes.insert(side.layout.mesh.ids[i] / gpus);
+    }
+    return nodes;
+  };
+  std::map<std::set<int64_t>, int64_t> leaving;  // by the nodes that hold it
+  for (int64_t element = 0; element < from.elements; ++element) {
+    const std::set<int64_t> holding = nodes_of(from, element), needing = nodes_of(to, element);
+    if (!std::includes(holding.begin(), holding.end(), needing.begin(), needing.end())) ++leaving[holding];
+  }
+  int64_t most = 0;
+  for (const auto& [nodes, elements] : leaving) {
+    most = std::max(most, CeilDiv(elements, static_cast<int64_t>(nodes.size()) * gpus));
+  }
+  return most;
+}
+
 // The axes that no dimension uses, every non-empty subset of them partial.
 std::vector<Layout> WithPartialAxes(const Layout& layout) {
   std::vector<AxisRef> free;
@@ -104,6 +129,7 @@ void CheckPair(const Layout& from, const Layout& to, int64_t gpus, bool by_eleme
   const LevelBound& bound = plan->bounds.levels[1];
   CHECK(plan->totals.levels[1].recv_bytes_max == bound.nic_recv_bytes_max);
   CHECK(plan->totals.levels[1].nic_bytes_max == bound.nic_recv_bytes_max);
+  CHECK(bound.nic_bytes_max == bound.nic_recv_bytes_max);
   CHECK(plan->totals.intermediate_bytes_max <= plan->bounds.intermediate_bytes_max);
   const auto oracle_mesh = oracle::ParseMesh(ToString(from.mesh()));
   const oracle::Holdings source(oracle::ParseLayout(ToString(from), oracle_mesh));
@@ -155,6 +181,44 @@ TEST_CASE("every link between nodes carries its share of the node cut: pairs of 
       CheckPair(layouts[random() % layouts.size()], layouts[random() % layouts.size()], world.gpus, i % 5 == 0);
     }
   }
+}
+
+TEST_CASE("where sizes do not divide, domains that hold the same have to send what only they hold") {
+  const uint64_t seed = Seed();
+  int checked = 0;
+  int more = 0;  // have to send more than they receive
+  constexpr int kPairs = kSanitized ? 100 : 1000;
+  for (int round = 0; round < kPairs; ++round) {
+    Choices choices(seed + static_cast<uint64_t>(round));
+    const RandomProblem problem =
+        MakeProblem(choices, {.uneven = true, .sub_axes = true, .digits = true, .sizes = true});
+    const auto parsed = ParseMesh(problem.mesh);
+    REQUIRE(parsed.ok());
+    const int64_t gpus = 2;
+    if (parsed->size() % gpus != 0) continue;
+    const Layout from = *ParseLayout(problem.from, *parsed), to = *ParseLayout(problem.to, *parsed);
+    INFO("seed " << seed << ", round " << round << ": " << problem.Text());
+    PlanOptions options;
+    options.topology = Nodes(gpus);
+    options.objective = Objective::kBytes;
+    const auto plan = MakePlan({from, to, DType::kI8}, options);
+    REQUIRE(plan.ok());
+    REQUIRE(Disagreement(*plan) == "");
+    if (plan->bounds.levels.empty()) continue;  // the nodes are not sub-meshes
+    const LevelBound& bound = plan->bounds.levels[1];
+    const auto mesh = oracle::ParseMesh(ToString(from.mesh()));
+    const oracle::Holdings source(oracle::ParseLayout(ToString(from), mesh));
+    const oracle::Holdings target(oracle::ParseLayout(ToString(to), mesh));
+    const int64_t received = CeilDiv(NodeCut(source, target, gpus), gpus);
+    const int64_t sent = LinkSends(source, target, gpus);
+    REQUIRE(bound.nic_recv_bytes_max == received);
+    REQUIRE(bound.nic_bytes_max == std::max(received, sent));
+    REQUIRE(plan->totals.levels[1].nic_bytes_max >= bound.nic_bytes_max);
+    ++checked;
+    more += sent > received ? 1 : 0;
+  }
+  CHECK(checked > kPairs / 4);
+  CHECK(more > kPairs / 100);
 }
 
 TEST_CASE("every link between nodes carries its share of a reduction: all pairs of rank 2") {

@@ -126,10 +126,12 @@ struct Totals {
 };
 
 // What has to cross a level whatever the algorithm, in bytes: a domain of the next level in must receive everything
-// that its devices need and none of them holds (with partial values, its share of the transmissions between domains).
+// that its devices need and none of them holds (with partial values, its share of the transmissions between domains),
+// and domains that hold the same must send, between them, everything that only they hold and another one needs.
 struct LevelBound {
   int64_t island_recv_bytes_max = 0;  // by one domain of the next level in (on the innermost level, by one device)
   int64_t nic_recv_bytes_max = 0;     // by one link, if the links of a domain share that evenly
+  int64_t nic_bytes_max = 0;          // received or sent by one link, likewise
   int64_t recv_bytes_total = 0;       // by all domains together
   bool operator==(const LevelBound&) const = default;
 };

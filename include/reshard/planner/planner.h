@@ -24,7 +24,7 @@ namespace reshard {
 //  - without partial values, on a topology of one level, with objective kBytes and all ops allowed:
 //    totals.recv_bytes_max == bounds.recv_bytes_max;
 //  - with several levels, objective kBytes and all ops allowed, on evenly divided layouts with room for all axes: the
-//    links of the outermost level carry bounds.levels.back().nic_recv_bytes_max;
+//    links of the outermost level carry bounds.levels.back().nic_bytes_max;
 //  - between meshes, with objective kTime: the plan is at most an eighth slower than the fastest candidate and, among
 //    those, has the fewest bytes crossing; with objective kBytes it has the fewest bytes crossing among the candidates
 //    that receive as little;

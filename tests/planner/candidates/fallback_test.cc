@@ -5,6 +5,7 @@
 #include <set>
 
 #include "reshard/layout/shard_map.h"
+#include "reshard/planner/planner.h"
 #include "tests/catch.h"
 #include "tests/layouts.h"
 #include "tests/planner/candidates/chains.h"
@@ -128,6 +129,28 @@ TEST_CASE("movement over joined factors is a chain of allowed steps, or none") {
 
 TEST_CASE("movement over joined factors knows one mesh") {
   CHECK(MovementChain(LayoutOf("[<X>16]", "{X:4}"), LayoutOf("[16]", "{X:4}@4"), DType::kI8, {}).empty());
+}
+
+TEST_CASE("where sizes do not divide, two steps with few peers are found beside one with many") {
+  const Layout source = LayoutOf("[8, <Y,X>8, 8]", "{X:2,Y:3}"), target = LayoutOf("[8, 8, <X>8]", "{X:2,Y:3}");
+  PlanOptions options;
+  const auto fastest = MakePlan({source, target, DType::kI8}, options);
+  REQUIRE(fastest.ok());
+  CHECK(fastest->steps.size() == 2);
+  const int64_t time = fastest->totals.time_ns;
+  options.ops = options.ops.without(Op::kExchange);
+  const auto named = MakePlan({source, target, DType::kI8}, options);
+  REQUIRE(named.ok());
+  CHECK(time <= named->totals.time_ns);
+  // A chain that is no better than what is known is none.
+  options = {};
+  CHECK(!MovementChain(source, target, DType::kI8, options, time + 1).empty());
+  CHECK(MovementChain(source, target, DType::kI8, options, time).empty());
+  // By bytes nothing beats the direct exchange.
+  options.objective = Objective::kBytes;
+  const auto fewest = MakePlan({source, target, DType::kI8}, options);
+  REQUIRE(fewest.ok());
+  CHECK(fewest->steps.size() == 1);
 }
 
 }  // namespace reshard

@@ -341,7 +341,7 @@ const Uneven kUneven[] = {
 
 void PrintUneven() {
   std::printf(
-      "Bytes through the busiest NIC / its share of what a node must receive, whatever the algorithm: geomean / max "
+      "Bytes through the busiest NIC / what it must receive or send, whatever the algorithm: geomean / max "
       "(share of pairs\nat the bound), all pairs of box layouts, bf16.\n\n"
       "| tensor | pairs across nodes | **reshard** | within 5 %% | one exchange with the nearest replicas |\n"
       "|---|---|---|---|---|\n");

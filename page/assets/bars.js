@@ -107,8 +107,8 @@ function meters(plan) {
     const carried = levels.slice(i).reduce((sum, outer) => sum + outer.nic_bytes_max, 0);
     const outside = carried !== level.nic_bytes_max ? "with the levels outside it " : "";
     // Plans of earlier versions bound what is received only.
-    const least = bound && (bound.nic_bytes_max ?? bound.nic_recv_bytes_max);
-    out.push(meter(name, level.nic_bytes_max, bound ? least : undefined,
+    const least = bound ? bound.nic_bytes_max ?? bound.nic_recv_bytes_max : undefined;
+    out.push(meter(name, level.nic_bytes_max, least,
       (bound ? outside + ratioText(carried, least) + "; " : "") + `a device receives ${bytesText(level.recv_bytes_max)} this way`));
   });
   const limit = plan.options.memory_limit_bytes;

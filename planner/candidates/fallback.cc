@@ -186,7 +186,7 @@ Proposal Fallback(const Task& task, const SoFar& so_far) {
     const int64_t latency = std::min_element(levels.begin(), levels.end(), [](const auto& a, const auto& b) {
                               return a.latency_ns < b.latency_ns;
                             })->latency_ns;
-    // Two steps take two latencies each, whatever they move.
+    // Two steps that move anything take two latencies each.
     if (task.options.objective != Objective::kTime || task.source.mesh().size() > kFewDevices || !so_far.cheapest ||
         so_far.cheapest->time_ns <= 4 * latency) {
       return {};

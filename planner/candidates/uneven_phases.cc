@@ -212,7 +212,8 @@ Proposal UnevenPhases(const Task& task, const SoFar& so_far) {
   if (task.options.boxes_only || !so_far.least_across || *so_far.least_across == 0) return {};
   const absl::StatusOr<Bounds> bounds = task.bounds();
   if (!bounds.ok()) return {};
-  // Shares are rounded to whole rows, so a result this near is near enough.
+  // Shares are rounded to whole rows, so a result this near is near enough. What a domain has to send does not
+  // count here: chains that meet it differ in what devices receive.
   constexpr int64_t kRounding = 64;
   int64_t enough = bounds->levels.empty() ? 0 : bounds->levels.back().nic_recv_bytes_max;
   enough += enough / kRounding;

@@ -100,7 +100,7 @@ class DomainRows {
 
 }  // namespace
 
-absl::StatusOr<std::optional<DomainBounds>> BoundsOfDomains(const Layout& source, const Layout& target,
+absl::StatusOr<std::optional<DomainBounds>> BoundsOfDomains(const Layout& source, const Layout& target, DType dtype,
                                                             const Topology& topology, int level) {
   const Mesh& mesh = source.mesh();
   if (!(mesh == target.mesh()) || source.partial() || target.partial() || SlotDimOf(source, target)) {
@@ -123,8 +123,7 @@ absl::StatusOr<std::optional<DomainBounds>> BoundsOfDomains(const Layout& source
   const DomainRows held(from, outer), needed(to, outer);
   int64_t domains = 1;
   for (int64_t size : outer) domains *= size;
-  DomainBounds out;
-  out.senders = domains / held.count();
+  int64_t recv_most = 0, recv_total = 0;  // elements
   // Per group of domains that hold the same: what they hold and another domain needs.
   std::vector<int64_t> leaves(static_cast<size_t>(held.count()), 0);
   // What domains that need the same hold of it, while all of them are in one group.
@@ -146,8 +145,8 @@ absl::StatusOr<std::optional<DomainBounds>> BoundsOfDomains(const Layout& source
       has *= pair == nullptr ? 0 : pair->elements;
     }
     const int64_t lacks = needed.Elements(at) - has;
-    out.recv_most = std::max(out.recv_most, lacks);
-    out.recv_total += lacks;
+    recv_most = std::max(recv_most, lacks);
+    recv_total += lacks;
     const int64_t group = held.Number(at);
     leaves[static_cast<size_t>(group)] = held.Elements(at);
     Kept& of_target = kept[static_cast<size_t>(needed.Number(at))];
@@ -157,8 +156,9 @@ absl::StatusOr<std::optional<DomainBounds>> BoundsOfDomains(const Layout& source
   for (const Kept& one : kept) {
     if (one.group >= 0) leaves[static_cast<size_t>(one.group)] -= one.elements;
   }
-  out.sent_most = *std::max_element(leaves.begin(), leaves.end());
-  return out;
+  const int64_t element = SizeOf(dtype);
+  return DomainBounds{recv_most * element, recv_total * element,
+                      *std::max_element(leaves.begin(), leaves.end()) * element, domains / held.count()};
 }
 
 }  // namespace reshard::cost

@@ -6,12 +6,13 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "reshard/layout/dtype.h"
 #include "reshard/layout/layout.h"
 #include "reshard/planner/topology.h"
 
 namespace reshard::cost {
 
-// In elements.
+// In bytes.
 struct DomainBounds {
   int64_t recv_most = 0;   // that one domain needs and none of its devices holds
   int64_t recv_total = 0;  // of all domains
@@ -21,12 +22,12 @@ struct DomainBounds {
   int64_t senders = 1;
 };
 
-// Example: [<a>10] -> [10] on {a:4}, each device a domain: a holds 3, 3, 3, 1. A domain receives up to 9 elements, the
+// Example, of bytes: [<a>10] -> [10] on {a:4}, each device a domain: a holds 3, 3, 3, 1. A domain receives up to 9, the
 // first sends 3; of [<a>10] -> [10] on {a:4,b:2}, two domains share the 3.
 //
 // nullopt where the meshes differ, something is partial or cut by a slot table, the domains of `level` are not
 // sub-meshes, or the border of the domains is not between two digits of a cut.
-absl::StatusOr<std::optional<DomainBounds>> BoundsOfDomains(const Layout& source, const Layout& target,
+absl::StatusOr<std::optional<DomainBounds>> BoundsOfDomains(const Layout& source, const Layout& target, DType dtype,
                                                             const Topology& topology, int level);
 
 }  // namespace reshard::cost

@@ -75,21 +75,16 @@ absl::StatusOr<int64_t> ContributedAndNeeded(const Layout& source, const Layout&
   return total;
 }
 
+int64_t Product(const std::vector<AxisRef>& refs) {
+  int64_t out = 1;
+  for (const AxisRef& ref : refs) out *= ref.size;
+  return out;
+}
+
 // Whether all shards have the same number of elements: then all domains hold as much as each other, and none has to
 // send more than the worst one has to receive.
 bool AllShardsAlike(const Layout& layout) {
-  int64_t shards = 1;
-  for (const AxisRef& ref : layout::DimAxes(layout)) shards *= ref.size;
-  return CheckedMul(layout.MaxLocalElements(), shards) == layout.num_elements();
-}
-
-int64_t ProductOfUsedAxes(const Layout& layout) {
-  int64_t out = 1;
-  for (const AxisRef& ref : layout::DimAxes(layout)) out *= ref.size;
-  if (layout.partial()) {
-    for (const AxisRef& ref : layout.partial()->axes) out *= ref.size;
-  }
-  return out;
+  return CheckedMul(layout.MaxLocalElements(), Product(layout::DimAxes(layout))) == layout.num_elements();
 }
 
 // The most devices of either mesh that one domain has.
@@ -147,13 +142,10 @@ absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, D
     out.recv_bytes_total = transfers->Figures().recv_total * element;
     return out;
   }
-  int64_t contributions = 1;
-  for (const AxisRef& ref : reduced) contributions *= ref.size;
-  int64_t kept = 1;  // contributions that the target keeps apart are elements of their own
-  if (target.partial()) {
-    for (const AxisRef& ref : target.partial()->axes) kept *= ref.size;
-  }
-  const int64_t needed_by = target.mesh().size() / ProductOfUsedAxes(target);
+  const int64_t contributions = Product(reduced);
+  // Contributions that the target keeps apart are elements of their own.
+  const int64_t kept = Product(layout::PartialAxes(target));
+  const int64_t needed_by = target.mesh().size() / (Product(layout::DimAxes(target)) * kept);
   ASSIGN_OR_RETURN(auto shared, ContributedAndNeeded(source, target));
   const int64_t total = target.num_elements() * kept * (contributions + needed_by - 1) - shared;
   int64_t devices = source.mesh().size();
@@ -165,45 +157,45 @@ absl::StatusOr<Bounds> LowerBounds(const Layout& source, const Layout& target, D
   return out;
 }
 
+namespace {
+
+// What domains of the level inside `level` must receive and send. nullopt where that is not known.
+std::optional<DomainBounds> Across(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
+                                   int level) {
+  if (const auto slot_dim = SlotDimOf(source, target)) {
+    const int64_t domain = topology.levels[static_cast<size_t>(level) - 1].devices;
+    const auto lack = LackWithSlots(source, target, *slot_dim, [&](int64_t device) { return device / domain; });
+    if (!lack.ok()) return std::nullopt;
+    return DomainBounds{lack->most * SizeOf(dtype), lack->total * SizeOf(dtype)};
+  }
+  const auto from = digits::DomainLayout(source, topology, level - 1);
+  const auto to = digits::DomainLayout(target, topology, level - 1);
+  if (!from || !to || !AllShardsAlike(source) || !AllShardsAlike(target)) {
+    const auto of_domains = BoundsOfDomains(source, target, dtype, topology, level - 1);
+    if (!of_domains.ok()) return std::nullopt;
+    if (*of_domains) return *of_domains;
+  }
+  if (!from || !to) return std::nullopt;
+  const auto of_layouts = LowerBounds(*from, *to, dtype);
+  if (!of_layouts.ok()) return std::nullopt;
+  return DomainBounds{of_layouts->recv_bytes_max, of_layouts->recv_bytes_total};
+}
+
+}  // namespace
+
 std::vector<LevelBound> LevelBounds(const Layout& source, const Layout& target, DType dtype, const Topology& topology,
                                     const Bounds& whole) {
   std::vector<LevelBound> out;
   if (topology.num_levels() == 1) return out;
   out.push_back({whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_max, whole.recv_bytes_total});
-  const int64_t element = SizeOf(dtype);
   for (int level = 1; level < topology.num_levels(); ++level) {
-    const int64_t domain = topology.levels[static_cast<size_t>(level) - 1].devices;
+    const auto across = Across(source, target, dtype, topology, level);
+    if (!across) return {};
     int64_t nics = topology.levels[level].nics;
-    if (nics == 0) nics = DevicesOfDomain(source, target, domain);
-    LevelBound bound;
-    if (const auto slot_dim = SlotDimOf(source, target)) {
-      const auto lack = LackWithSlots(source, target, *slot_dim, [&](int64_t device) { return device / domain; });
-      if (!lack.ok()) return {};
-      bound = {lack->most * element, 0, 0, lack->total * element};
-    } else {
-      const auto from = digits::DomainLayout(source, topology, level - 1);
-      const auto to = digits::DomainLayout(target, topology, level - 1);
-      std::optional<DomainBounds> of_domains;
-      if (!from || !to || !AllShardsAlike(source) || !AllShardsAlike(target)) {
-        const auto found = BoundsOfDomains(source, target, topology, level - 1);
-        if (!found.ok()) return {};
-        of_domains = *found;
-      }
-      if (of_domains) {
-        bound = {of_domains->recv_most * element, 0,
-                 CeilDiv(of_domains->sent_most * element, of_domains->senders * nics),
-                 of_domains->recv_total * element};
-      } else if (from && to) {
-        const auto of_layouts = LowerBounds(*from, *to, dtype);
-        if (!of_layouts.ok()) return {};
-        bound = {of_layouts->recv_bytes_max, 0, 0, of_layouts->recv_bytes_total};
-      } else {
-        return {};
-      }
-    }
-    bound.nic_recv_bytes_max = CeilDiv(bound.island_recv_bytes_max, nics);
-    bound.nic_bytes_max = std::max(bound.nic_bytes_max, bound.nic_recv_bytes_max);
-    out.push_back(bound);
+    if (nics == 0) nics = DevicesOfDomain(source, target, topology.levels[static_cast<size_t>(level) - 1].devices);
+    const int64_t received = CeilDiv(across->recv_most, nics);
+    const int64_t sent = CeilDiv(across->sent_most, across->senders * nics);
+    out.push_back({across->recv_most, received, std::max(received, sent), across->recv_total});
   }
   return out;
 }

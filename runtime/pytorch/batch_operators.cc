@@ -121,8 +121,9 @@ std::vector<at::Tensor> MoveBatchMeta(at::TensorList tensors, const c10::List<Te
   return results;
 }
 
-std::vector<at::Tensor> Moved(at::TensorList tensors, const std::vector<pytorch::Move>& moves, const Text& group,
-                              std::optional<int64_t> memory_limit) {
+// DispatchMove for several tensors.
+std::vector<at::Tensor> DispatchMoves(at::TensorList tensors, const std::vector<pytorch::Move>& moves,
+                                      const Text& group, std::optional<int64_t> memory_limit) {
   if (!pytorch::NeedsNoDispatch(tensors)) return DispatchBatch(tensors, BatchOf(moves, group, memory_limit));
   return pytorch::RunMoves(tensors, moves, *TensorCommunicator::OfGroup(group, tensors[0].device()), {}, memory_limit);
 }
@@ -155,7 +156,7 @@ class BatchFunction : public ::torch::autograd::Function<BatchFunction> {
       scaled.push_back(pytorch::ScaledGradient(gradients[i], move));
       back.push_back(move.Back());
     }
-    variable_list results = Moved(scaled, back, group, limit);
+    variable_list results = DispatchMoves(scaled, back, group, limit);
     for (size_t i = 0; i < results.size(); ++i) {
       results[i] = pytorch::LikeInput(results[i], context->saved_data["sizes" + std::to_string(i)].toSymIntVector());
     }

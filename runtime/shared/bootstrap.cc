@@ -56,20 +56,20 @@ struct DescriptorMessage {
 };
 
 bool SendDescriptor(int fd, int64_t rank, int memory) {
-  DescriptorMessage parcel;
-  parcel.hello.rank = rank;
-  cmsghdr* const header = CMSG_FIRSTHDR(&parcel.message);
+  DescriptorMessage packet;
+  packet.hello.rank = rank;
+  cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
-  return sendmsg(fd, &parcel.message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(Hello));
+  return sendmsg(fd, &packet.message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(Hello));
 }
 
 // Receives what SendDescriptor sent, which must have arrived already; returns no descriptor for anything else.
 Descriptor ReceiveDescriptor(int fd, int64_t* rank) {
-  DescriptorMessage parcel;
-  msghdr& message = parcel.message;
+  DescriptorMessage packet;
+  msghdr& message = packet.message;
   const ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return {};
   Descriptor memory;
@@ -82,8 +82,8 @@ Descriptor ReceiveDescriptor(int fd, int64_t* rank) {
     std::memcpy(&passed, CMSG_DATA(header), sizeof(int));
     memory = Descriptor(passed);
   }
-  if (got != static_cast<ssize_t>(sizeof(Hello)) || parcel.hello.magic != Hello().magic) return {};
-  *rank = parcel.hello.rank;
+  if (got != static_cast<ssize_t>(sizeof(Hello)) || packet.hello.magic != Hello().magic) return {};
+  *rank = packet.hello.rank;
   return memory;
 }
 

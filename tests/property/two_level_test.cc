@@ -13,6 +13,7 @@
 #include "reshard/planner/planner.h"
 #include "tests/layouts.h"
 #include "tests/oracle/plan_check.h"
+#include "tests/oracle_of.h"
 #include "tests/property.h"
 #include "tests/property/checked.h"
 #include "tests/property/facts.h"
@@ -131,9 +132,7 @@ void CheckPair(const Layout& from, const Layout& to, int64_t gpus, bool by_eleme
   CHECK(plan->totals.levels[1].nic_bytes_max == bound.nic_recv_bytes_max);
   CHECK(bound.nic_bytes_max == bound.nic_recv_bytes_max);
   CHECK(plan->totals.intermediate_bytes_max <= plan->bounds.intermediate_bytes_max);
-  const auto oracle_mesh = oracle::ParseMesh(ToString(from.mesh()));
-  const oracle::Holdings source(oracle::ParseLayout(ToString(from), oracle_mesh));
-  const oracle::Holdings target(oracle::ParseLayout(ToString(to), oracle_mesh));
+  const oracle::Holdings source = HoldingsOf(from), target = HoldingsOf(to);
   if (!from.partial()) CHECK(bound.island_recv_bytes_max == NodeCut(source, target, gpus));
   if (!by_element) return;
   const auto facts = FactsOf(*plan);
@@ -206,9 +205,7 @@ TEST_CASE("where sizes do not divide, domains that hold the same have to send wh
     REQUIRE(Disagreement(*plan) == "");
     if (plan->bounds.levels.empty()) continue;  // the nodes are not sub-meshes
     const LevelBound& bound = plan->bounds.levels[1];
-    const auto mesh = oracle::ParseMesh(ToString(from.mesh()));
-    const oracle::Holdings source(oracle::ParseLayout(ToString(from), mesh));
-    const oracle::Holdings target(oracle::ParseLayout(ToString(to), mesh));
+    const oracle::Holdings source = HoldingsOf(from), target = HoldingsOf(to);
     const int64_t received = CeilDiv(NodeCut(source, target, gpus), gpus);
     const int64_t sent = LinkSends(source, target, gpus);
     REQUIRE(bound.nic_recv_bytes_max == received);

@@ -7,7 +7,7 @@
 #include "reshard/planner/planner.h"
 #include "tests/catch.h"
 #include "tests/layouts.h"
-#include "tests/oracle/holdings.h"
+#include "tests/oracle_of.h"
 #include "tests/planner/candidates/chains.h"
 
 namespace reshard {
@@ -16,6 +16,7 @@ namespace {
 using candidates::CrossingBytes;
 using candidates::CrossOnceChains;
 using testing::Chain;
+using testing::HoldingsOf;
 using testing::LayoutOf;
 using testing::WrongWith;
 
@@ -27,10 +28,7 @@ int64_t Crossing(const Layout& source, const Chain& chain) {
 
 // Elements that devices of the target need and that the source has on none of the target's devices.
 int64_t Missing(const Layout& source, const Layout& target) {
-  const auto holdings = [](const Layout& layout) {
-    return oracle::Holdings(oracle::ParseLayout(ToString(layout), oracle::ParseMesh(ToString(layout.mesh()))));
-  };
-  const oracle::Holdings from = holdings(source), to = holdings(target);
+  const oracle::Holdings from = HoldingsOf(source), to = HoldingsOf(target);
   oracle::ElementSet needed(to.elements), there(to.elements);
   for (size_t q = 0; q < to.sets.size(); ++q) {
     needed.Merge(to.sets[q]);

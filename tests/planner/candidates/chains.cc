@@ -8,6 +8,7 @@
 #include "tests/catch.h"
 #include "tests/oracle/holdings.h"
 #include "tests/oracle/plan_check.h"
+#include "tests/oracle_of.h"
 #include "tests/property/facts.h"
 
 namespace reshard::testing {
@@ -24,10 +25,7 @@ Plan PlanOf(const Layout& source, const Layout& target, const Chain& chain, cons
   plan.steps = std::move(priced->steps);
   plan.totals = priced->totals;
   // Not the chain's to know: the oracle's own, so that nothing is found there.
-  const auto end = [](const Layout& layout) {
-    return oracle::ParseLayout(ToString(layout), oracle::ParseMesh(ToString(layout.mesh())));
-  };
-  const oracle::LowerBounds bounds = oracle::Bounds(end(source), end(target), 1);
+  const oracle::LowerBounds bounds = oracle::Bounds(OracleLayout(source), OracleLayout(target), 1);
   plan.bounds.recv_bytes_max = bounds.recv_max;
   plan.bounds.recv_bytes_total = bounds.recv_total;
   plan.bounds.intermediate_bytes_max = bounds.local_max;

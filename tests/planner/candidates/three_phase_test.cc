@@ -7,7 +7,7 @@
 
 #include "tests/catch.h"
 #include "tests/layouts.h"
-#include "tests/oracle/holdings.h"
+#include "tests/oracle_of.h"
 #include "tests/planner/candidates/chains.h"
 #include "tests/sanitized.h"
 
@@ -16,6 +16,7 @@ namespace {
 
 using candidates::ThreePhaseChains;
 using testing::Chain;
+using testing::HoldingsOf;
 using testing::LayoutOf;
 using testing::LocalityDomains;
 using testing::On;
@@ -23,10 +24,7 @@ using testing::WrongWith;
 
 // Elements that domains need and none of their devices holds, over all domains.
 int64_t DomainsLack(const Layout& source, const Layout& target, int64_t devices) {
-  const auto holdings = [](const Layout& layout) {
-    return oracle::Holdings(oracle::ParseLayout(ToString(layout), oracle::ParseMesh(ToString(layout.mesh()))));
-  };
-  const oracle::Holdings from = holdings(source), to = holdings(target);
+  const oracle::Holdings from = HoldingsOf(source), to = HoldingsOf(target);
   std::map<int64_t, std::pair<oracle::ElementSet, oracle::ElementSet>> domains;  // held, needed
   for (size_t p = 0; p < from.sets.size(); ++p) {
     auto& [held, needed] = domains

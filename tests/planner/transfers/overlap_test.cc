@@ -10,7 +10,7 @@
 #include "reshard/layout/shard_map.h"
 #include "tests/catch.h"
 #include "tests/layouts.h"
-#include "tests/oracle/holdings.h"
+#include "tests/oracle_of.h"
 
 namespace reshard {
 namespace {
@@ -26,7 +26,7 @@ using Indices = std::vector<int64_t>;
 
 // The elements of every row, by the positions that hold it.
 std::map<int64_t, Indices> RowsByOracle(const Layout& layout, const ShardMap& shards) {
-  const oracle::Layout read = oracle::ParseLayout(ToString(layout), oracle::ParseMesh(ToString(layout.mesh())));
+  const oracle::Layout read = testing::OracleLayout(layout);
   std::map<int64_t, Indices> rows;
   for (int64_t p = 0; p < layout.mesh().size(); ++p) {
     Indices held;

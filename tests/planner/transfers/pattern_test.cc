@@ -9,21 +9,19 @@
 #include "tests/catch.h"
 #include "tests/layouts.h"
 #include "tests/oracle/plan_check.h"
+#include "tests/oracle_of.h"
 #include "tests/planner/candidates/chains.h"
 
 namespace reshard {
 namespace {
 
+using testing::HoldingsOf;
 using testing::LayoutOf;
 
 const std::vector<Op>& Movers() {
   static const auto* ops =
       new std::vector<Op>{Op::kSlice, Op::kAllGather, Op::kAllToAll, Op::kAllPermute, Op::kExchange};
   return *ops;
-}
-
-oracle::Holdings HoldingsOf(const Layout& layout) {
-  return oracle::Holdings(oracle::ParseLayout(ToString(layout), oracle::ParseMesh(ToString(layout.mesh()))));
 }
 
 // The elements of a message, one by one.

@@ -55,6 +55,8 @@ struct SoFar {
   // The fewest bytes that any candidate, whether it fits or not, sends through the busiest link of the outermost level.
   // Only on a topology with several levels.
   std::optional<int64_t> least_across;
+  // About the least time of the chains that wait to be priced, by a sample of devices.
+  std::optional<int64_t> sampled_time_ns;
 };
 
 struct Proposal {

@@ -238,7 +238,7 @@ std::optional<ManyPeers> FindManyPeers(const Task& task, const SoFar& so_far) {
   if (!bounds.ok()) return std::nullopt;
   ManyPeers out;
   out.level = topology.num_levels() - 1;
-  out.time_ns = so_far.cheapest->time_ns;
+  out.time_ns = std::min(so_far.cheapest->time_ns, so_far.sampled_time_ns.value_or(so_far.cheapest->time_ns));
   out.across_bytes = bounds->levels.empty() ? bounds->recv_bytes_max : bounds->levels.back().nic_bytes_max;
   const int64_t latency = topology.levels.back().latency_ns;
   const int64_t at_least = topology.StepTime(out.level, 1, out.across_bytes);

@@ -36,7 +36,7 @@ std::vector<Stage> Stages(const Layout& from, const Layout& to, const digits::Me
 // An exchange whose time so far is mostly latencies.
 struct ManyPeers {
   int level = 0;                             // the outermost of the topology
-  int64_t time_ns = 0;                       // of the cheapest candidate so far
+  int64_t time_ns = 0;                       // of the cheapest candidate so far, or of the fastest that waits
   int64_t across_bytes = 0;                  // that the busiest link of the level has to carry
   int64_t domains = 1;                       // that the level connects
   std::optional<digits::MeshLevels> levels;  // of the mesh, on a topology of several

@@ -16,6 +16,12 @@
 #include "status/macros.h"
 
 namespace reshard::choice {
+namespace {
+
+// On larger meshes, a sample of devices tells which of the chains that have to be fast are worth pricing.
+constexpr int64_t kAllPriced = 1024;
+
+}  // namespace
 
 bool SameSteps(const std::vector<Step>& a, const std::vector<Step>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -114,6 +120,26 @@ absl::Status Choice::Add(const candidates::Chain& chain, const candidates::Propo
   return absl::OkStatus();
 }
 
+void Choice::Postpone(candidates::Proposal proposal) {
+  for (candidates::Chain& chain : proposal.chains) {
+    const int64_t time = cost::TimeAtLeast(source_, chain, dtype_, options_.topology, maps_);
+    if (time >= *proposal.faster_than_ns) continue;
+    so_far_.sampled_time_ns = std::min(so_far_.sampled_time_ns.value_or(time), time);
+    postponed_.push_back({time, std::move(chain), *proposal.faster_than_ns});
+  }
+}
+
+absl::Status Choice::AddPostponed() {
+  std::stable_sort(postponed_.begin(), postponed_.end(),
+                   [](const Postponed& a, const Postponed& b) { return a.sampled_time_ns < b.sampled_time_ns; });
+  for (const Postponed& one : postponed_) {
+    if (so_far_.cheapest && one.sampled_time_ns > so_far_.cheapest->time_ns) break;
+    const absl::Status added = Add(one.chain, {.faster_than_ns = one.faster_than_ns});
+    if (!added.ok() && !absl::IsInvalidArgument(added)) return added;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Plan> Choice::PlanWithin(const Layout& from, const Layout& to) const {
   PlanOptions options = options_;
   options.memory_limit_bytes.reset();  // judged for the whole chain
@@ -137,13 +163,18 @@ absl::Status Choice::Collect() {
       .maps = maps_};
   for (const candidates::Family& family : candidates::Families()) {
     candidates::Proposal proposal = family.propose(task, so_far_);
+    // A sample does not tell what fits.
+    if (proposal.faster_than_ns && source_.mesh().size() > kAllPriced && !options_.memory_limit_bytes) {
+      Postpone(std::move(proposal));
+      continue;
+    }
     for (const candidates::Chain& chain : proposal.chains) {
       absl::Status added = Add(chain, proposal);
       if (!added.ok() && (family.always_legal || !absl::IsInvalidArgument(added))) return added;
     }
     if (proposal.search) search_ = std::move(proposal.search);
   }
-  return absl::OkStatus();
+  return AddPostponed();
 }
 
 Plan Choice::Empty() const {

@@ -23,6 +23,12 @@ struct Candidate {
   bool searched = false;  // from the exact search
 };
 
+struct Postponed {
+  int64_t sampled_time_ns = 0;  // by cost::TimeAtLeast
+  candidates::Chain chain;
+  int64_t faster_than_ns = 0;
+};
+
 // State: the problem and every candidate priced so far. Invariant: candidates are legal chains of allowed ops from
 // source to target; whether they fit the memory limit is decided when one is chosen.
 class Choice {
@@ -54,6 +60,10 @@ class Choice {
   // Adds a chain of the proposal if its ops are allowed and it is as fast as the proposal asks for. A step whose
   // pattern is a named op that is not allowed stays an Exchange if that is allowed.
   absl::Status Add(const candidates::Chain& chain, const candidates::Proposal& proposal);
+  // Chains that have to be fast wait until all families have been asked, if a sample says that they may be.
+  void Postpone(candidates::Proposal proposal);
+  // Adds those that wait, the fastest by the sample first, as long as they may be faster than what has been found.
+  absl::Status AddPostponed();
   bool Allowed(cost::PricedChain& chain) const;
   bool FitsMemory(const cost::PricedChain& chain) const {
     return !options_.memory_limit_bytes || chain.smallest_peak_bytes <= *options_.memory_limit_bytes;
@@ -76,6 +86,7 @@ class Choice {
   candidates::SoFar so_far_;           // of candidates_
   std::optional<digits::DigitModel> model_;
   std::vector<Candidate> candidates_;
+  std::vector<Postponed> postponed_;
   std::optional<Bounds> bounds_;  // once they are found
   std::optional<sequence::SequenceResult> search_;
 };

@@ -277,4 +277,20 @@ absl::StatusOr<PricedChain> Price(const Layout& source, const std::vector<ChainS
   return out;
 }
 
+int64_t TimeAtLeast(const Layout& source, const std::vector<ChainStep>& steps, DType dtype, const Topology& topology,
+                    transfers::ShardMaps& maps) {
+  std::vector<int64_t> busy(static_cast<size_t>(topology.num_levels()), 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind != ChainStep::Kind::kMove) continue;
+    const auto sample = maps.SampleOf(i == 0 ? source : steps[i - 1].to, steps[i].to, topology);
+    if (!sample.ok() || !sample->busiest) continue;
+    for (int level = 0; level < topology.num_levels(); ++level) {
+      const LevelLoad& load = sample->busiest->received[static_cast<size_t>(level)];
+      const int64_t bytes = load.recv * SizeOf(dtype) * topology.DevicesPerNic(level);
+      if (bytes > 0) busy[static_cast<size_t>(level)] += topology.StepTime(level, load.peers, bytes);
+    }
+  }
+  return *std::max_element(busy.begin(), busy.end());
+}
+
 }  // namespace reshard::cost

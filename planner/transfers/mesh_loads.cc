@@ -82,7 +82,7 @@ void MeshTransfers::AddSent(const int32_t* coordinates, const Sums& own, Peers& 
 
 // What crosses a level is what comes from within its domains minus what comes from within those of the next level in.
 // Both are products over dimensions; what crosses is not. `own`: what the device keeps.
-void MeshTransfers::AddReceived(const int32_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const {
+void MeshTransfers::AddReceived(const int32_t* coordinates, Peers& peers, int64_t own, DeviceLoad& load) const {
   Contiguity::Sum before{0, 0};  // of the domains inside, the device itself left out
   for (int level = 0; level < num_levels_; ++level) {
     Contiguity::Sum received{1, 1};
@@ -97,7 +97,8 @@ void MeshTransfers::AddReceived(const int32_t* coordinates, const Peers& peers, 
     }
     LevelLoad& out = load.levels[level];
     out.recv = received.elements - before.elements;
-    out.peers = std::max(out.peers, received.count - before.count);
+    peers.senders_at.push_back(received.count - before.count);
+    out.peers = std::max(out.peers, peers.senders_at.back());
     before = received;
   }
 }
@@ -167,51 +168,89 @@ DeviceLoad MeshTransfers::LoadOf(const int32_t* coordinates, Peers& peers) const
   return load;
 }
 
-// Looks at the first and the last coordinate of every digit, where division leaves larger or smaller parts, and at as
-// many in between as the number of devices allows.
-LevelLoads MeshTransfers::BusiestOfSome(int64_t most_devices) {
-  LevelLoads busiest(static_cast<size_t>(num_levels_));
-  const auto look_at = [&](const int32_t* coordinates) {
-    Peers peers;
-    const DeviceLoad load = LoadOf(coordinates, peers);
-    for (size_t level = 0; level < busiest.size(); ++level) {
-      const LevelLoad one = num_levels_ > 1 ? load.levels[level]
-                                            : LevelLoad{load.recv, load.send, std::max(peers.senders, peers.receivers)};
-      busiest[level].recv = std::max(busiest[level].recv, one.recv);
-      busiest[level].send = std::max(busiest[level].send, one.send);
-      busiest[level].peers = std::max(busiest[level].peers, one.peers);
-    }
-  };
+// Takes the first and the last coordinate of every digit, where division leaves larger or smaller parts, and as many in
+// between as the number of devices allows.
+void MeshTransfers::EnumerateSome(int64_t most_devices) {
   if (uniform_) EnumerateClasses();
-  if (uniform_) {
-    for (size_t i = 0; i < classes_.size(); ++i) look_at(coordinates(i));
-    return busiest;
-  }
-  std::vector<int64_t> looked_at(digits_.size(), 1);
+  if (uniform_) return;
+  std::vector<int64_t> taken(digits_.size(), 1);
   int64_t devices = 1;
   for (bool grown = true; grown;) {
     grown = false;
     for (size_t e = 0; e < digits_.size(); ++e) {
       const bool matters = from_dim_[e] >= 0 || to_dim_[e] >= 0;
-      const int64_t more = devices / looked_at[e] * (looked_at[e] + 1);
-      if (!matters || looked_at[e] == digits_[e].size || more > most_devices) continue;
+      const int64_t more = devices / taken[e] * (taken[e] + 1);
+      if (!matters || taken[e] == digits_[e].size || more > most_devices) continue;
       devices = more;
-      ++looked_at[e];
+      ++taken[e];
       grown = true;
     }
   }
-  EachSums([devices](PinnedSums& sums) { sums.Tabulate(devices); });
-  std::vector<int32_t> coordinates(digits_.size());
+  coordinates_.resize(static_cast<size_t>(devices) * digits_.size());
   for (int64_t i = 0; i < devices; ++i) {
     int64_t rest = i;
     for (size_t e = digits_.size(); e-- > 0;) {
-      const int64_t steps = std::max<int64_t>(1, looked_at[e] - 1);
-      coordinates[e] = static_cast<int32_t>(rest % looked_at[e] * (digits_[e].size - 1) / steps);
-      rest /= looked_at[e];
+      const int64_t steps = std::max<int64_t>(1, taken[e] - 1);
+      coordinates_[static_cast<size_t>(i) * digits_.size() + e] =
+          static_cast<int32_t>(rest % taken[e] * (digits_[e].size - 1) / steps);
+      rest /= taken[e];
     }
-    look_at(coordinates.data());
+  }
+}
+
+BusiestLoads MeshTransfers::BusiestOfEnumerated() {
+  const size_t devices = num_coordinates();
+  if (!uniform_) EachSums([&](PinnedSums& sums) { sums.Tabulate(static_cast<int64_t>(devices)); });
+  const auto levels = static_cast<size_t>(num_levels_);
+  BusiestLoads busiest{LevelLoads(levels), LevelLoads(levels)};
+  for (size_t i = 0; i < devices; ++i) {
+    Peers peers;
+    DeviceLoad load = LoadOf(coordinates(i), peers);
+    if (num_levels_ == 1) {
+      load.levels = {{load.recv, load.send, std::max(peers.senders, peers.receivers)}};
+      peers.senders_at = {peers.senders};
+    }
+    for (size_t level = 0; level < levels; ++level) {
+      const LevelLoad& one = load.levels[level];
+      LevelLoad &all = busiest.all[level], &received = busiest.received[level];
+      all.recv = received.recv = std::max(all.recv, one.recv);
+      all.send = std::max(all.send, one.send);
+      all.peers = std::max(all.peers, one.peers);
+      received.peers = std::max(received.peers, peers.senders_at[level]);
+    }
   }
   return busiest;
+}
+
+BusiestLoads MeshTransfers::BusiestOfSome(const Mesh& mesh, const digits::Refinement& refinement, RefineWith refine,
+                                          const std::vector<const DimShards*>& from,
+                                          const std::vector<const DimShards*>& to, int num_levels,
+                                          int64_t most_devices) {
+  const auto outline = [&](const digits::Refinement& by, Senders senders) {
+    auto out = Outline(mesh, by, from, to, static_cast<int>(from.size()), num_levels, senders);
+    out->EnumerateSome(most_devices);
+    return out;
+  };
+  const auto by_place = outline(refinement, Senders::kByPlace);
+  const auto finer = refine(by_place->CutsToSpread());
+  const auto spread = outline(finer ? *finer : refinement, Senders::kAll);
+  for (size_t d = 0; d < from.size(); ++d) {
+    SomeRows some(*from[d], *to[d]);
+    for (const MeshTransfers* one : {by_place.get(), spread.get()}) {
+      const Dim& dim = one->dims_[d];
+      for (size_t i = 0; i < one->num_coordinates(); ++i) {
+        some.from[dim.from.Row(one->coordinates(i))] = some.to[dim.to.Row(one->coordinates(i))] = true;
+      }
+    }
+    by_place->dims_[d].overlap = spread->dims_[d].overlap =
+        std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d], Detail::kSizes, &some));
+  }
+  by_place->SumUp();
+  BusiestLoads loads = by_place->BusiestOfEnumerated();
+  if (loads.all.back().send <= loads.all.back().recv) return loads;
+  spread->SumUp();
+  BusiestLoads others = spread->BusiestOfEnumerated();
+  return others.all.back().send < loads.all.back().send ? others : loads;
 }
 
 // Tells apart what LoadOf reads from a device's coordinates: the lengths and sums of its rows, what it keeps, and which

@@ -8,11 +8,10 @@
 
 namespace reshard::transfers {
 
-std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const digits::Refinement& refinement,
+std::unique_ptr<MeshTransfers> MeshTransfers::Outline(const Mesh& mesh, const digits::Refinement& refinement,
                                                       const std::vector<const DimShards*>& from,
                                                       const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                      Senders senders, Detail detail, const MeshTransfers* like,
-                                                      std::optional<int64_t> only) {
+                                                      Senders senders) {
   auto out = std::unique_ptr<MeshTransfers>(new MeshTransfers());
   out->mesh_ = mesh;
   out->rank_ = rank;
@@ -31,8 +30,9 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const di
     dim.to = digits::RowDigitsOf(refinement, to[d]->digits);
     for (int digit : dim.from.digits) out->from_dim_[digit] = static_cast<int>(d);
     for (int digit : dim.to.digits) out->to_dim_[digit] = static_cast<int>(d);
+    dim.from_length = from[d]->length;
+    dim.to_length = to[d]->length;
   }
-  out->AddDims(from, to, detail, like, only);
   out->uniform_ = out->MeetAtPlaces(refinement, from);
   out->Match(refinement);
   if (senders == Senders::kAll) {
@@ -40,8 +40,25 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const di
   } else {
     out->sigma_.assign(static_cast<size_t>(out->num_levels_), out->ByPlace());
   }
-  out->SumSent();
-  out->SumReceived();
+  return out;
+}
+
+std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const digits::Refinement& refinement,
+                                                      const std::vector<const DimShards*>& from,
+                                                      const std::vector<const DimShards*>& to, int rank, int num_levels,
+                                                      Senders senders, Detail detail, std::optional<int64_t> only) {
+  auto out = Outline(mesh, refinement, from, to, rank, num_levels, senders);
+  for (size_t d = 0; d < out->dims_.size(); ++d) {
+    Dim& dim = out->dims_[d];
+    std::optional<SomeRows> own;
+    if (only) {
+      own.emplace(*from[d], *to[d]);
+      own->from[dim.from.RowAt(*only, out->digits_)] = own->to[dim.to.RowAt(*only, out->digits_)] = true;
+    }
+    dim.overlap = dim.runs =
+        std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d], detail, own ? &*own : nullptr));
+  }
+  out->SumUp();
   return out;
 }
 
@@ -49,7 +66,16 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
                                                      const std::vector<const DimShards*>& from,
                                                      const std::vector<const DimShards*>& to, int rank, int num_levels,
                                                      Senders senders, Detail detail, const MeshTransfers* like) {
-  auto out = Prepare(mesh, refinement, from, to, rank, num_levels, senders, detail, like);
+  std::unique_ptr<MeshTransfers> out;
+  if (like == nullptr) {
+    out = Prepare(mesh, refinement, from, to, rank, num_levels, senders, detail);
+  } else {
+    out = Outline(mesh, refinement, from, to, rank, num_levels, senders);
+    for (size_t d = 0; d < out->dims_.size(); ++d) {
+      out->dims_[d].overlap = out->dims_[d].runs = like->dims_[d].overlap;
+    }
+    out->SumUp();
+  }
   out->EnumerateClasses();
   // With few classes, few rows are looked at.
   if (!out->uniform_) {
@@ -61,20 +87,6 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
   out->ClassifyPattern();
   if (!out->uniform_) out->ForgetClasses();
   return out;
-}
-
-void MeshTransfers::AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
-                            Detail detail, const MeshTransfers* like, std::optional<int64_t> only) {
-  for (size_t d = 0; d < dims_.size(); ++d) {
-    Dim& dim = dims_[d];
-    std::optional<OwnRows> own;
-    if (only) own = {dim.from.RowAt(*only, digits_), dim.to.RowAt(*only, digits_)};
-    dim.overlap = like != nullptr ? like->dims_[d].overlap
-                                  : std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d], detail, own));
-    dim.runs = dim.overlap;
-    dim.from_length = from[d]->length;
-    dim.to_length = to[d]->length;
-  }
 }
 
 // Finds which source digit is at the place of each target digit.

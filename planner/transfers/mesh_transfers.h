@@ -21,6 +21,7 @@
 #include "planner/digits/digits.h"
 #include "planner/transfers/overlap.h"
 #include "planner/transfers/pinned_sums.h"
+#include "planner/transfers/shard_maps.h"
 #include "reshard/planner/traffic.h"
 
 namespace reshard::transfers {
@@ -51,14 +52,17 @@ class MeshTransfers final : public TransferSchedule {
   static std::unique_ptr<MeshTransfers> Prepare(const Mesh& mesh, const digits::Refinement& refinement,
                                                 const std::vector<const DimShards*>& from,
                                                 const std::vector<const DimShards*>& to, int rank, int num_levels,
-                                                Senders senders, Detail detail, const MeshTransfers* like = nullptr,
+                                                Senders senders, Detail detail,
                                                 std::optional<int64_t> only = std::nullopt);
   // From now on Receives and Sends may be used for the one device that `prepared` was made for. Requires that
   // `prepared` is between the same layouts, with runs.
   void TakeRuns(const MeshTransfers& prepared);
-  // By level the most elements that one device receives and sends, and its most peers, over at most `most_devices`
-  // devices from all over the mesh.
-  LevelLoads BusiestOfSome(int64_t most_devices);
+  // The busiest of at most `most_devices` devices from all over the mesh, with the choice of senders in which they send
+  // less. `refine`: the refinement with more cuts, nullopt where these do not fit.
+  using RefineWith = absl::FunctionRef<std::optional<digits::Refinement>(const std::vector<AxisRef>&)>;
+  static BusiestLoads BusiestOfSome(const Mesh& mesh, const digits::Refinement& refinement, RefineWith refine,
+                                    const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to,
+                                    int num_levels, int64_t most_devices);
   // Whether every shard has one holder, apart from those that differ in digits that neither layout uses. Then it is
   // balanced, and all ways to choose senders are the same.
   bool IsHeldOnce() const;
@@ -110,8 +114,19 @@ class MeshTransfers final : public TransferSchedule {
   };
 
   MeshTransfers() = default;
-  void AddDims(const std::vector<const DimShards*>& from, const std::vector<const DimShards*>& to, Detail detail,
-               const MeshTransfers* like, std::optional<int64_t> only);
+  // Finds everything but how rows overlap, and what follows from that.
+  static std::unique_ptr<MeshTransfers> Outline(const Mesh& mesh, const digits::Refinement& refinement,
+                                                const std::vector<const DimShards*>& from,
+                                                const std::vector<const DimShards*>& to, int rank, int num_levels,
+                                                Senders senders);
+  // Finds what an outline lacks, once its dimensions have overlaps.
+  void SumUp() {
+    SumSent();
+    SumReceived();
+  }
+  // Chooses at most `most_devices` devices: their coordinates.
+  void EnumerateSome(int64_t most_devices);
+  BusiestLoads BusiestOfEnumerated();
   void Match(const digits::Refinement& refinement);
   void SpreadSenders();
   Sigma InPlace() const;
@@ -152,12 +167,14 @@ class MeshTransfers final : public TransferSchedule {
   struct Peers {
     int64_t senders = 0;
     int64_t receivers = 0;
+    absl::InlinedVector<int64_t, 4> senders_at;  // by level, where there are several
   };
   // The load of the device with these coordinates, one per digit.
   DeviceLoad LoadOf(const int32_t* coordinates, Peers& peers) const;
   void AddSent(const int32_t* coordinates, const Sums& own, Peers& peers, DeviceLoad& load) const;
-  void AddReceived(const int32_t* coordinates, const Peers& peers, int64_t own, DeviceLoad& load) const;
+  void AddReceived(const int32_t* coordinates, Peers& peers, int64_t own, DeviceLoad& load) const;
   const int32_t* coordinates(size_t one) const { return coordinates_.data() + one * digits_.size(); }
+  size_t num_coordinates() const { return digits_.empty() ? 1 : coordinates_.size() / digits_.size(); }
   int32_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
   const DeviceLoad& load(size_t one) const { return loads_[static_cast<size_t>(kind_[one])]; }
   // The index in classes_ of the class of a position. Requires that layouts are not uniform.
@@ -193,7 +210,7 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<std::pair<uint64_t, size_t>> class_of_pattern_;
   std::vector<bool> active_digit_;
   std::vector<digits::DeviceClass> classes_;
-  std::vector<int32_t> coordinates_;        // of the classes, one per digit
+  std::vector<int32_t> coordinates_;        // of the classes, or of some devices, one per digit
   std::vector<int32_t> kind_;               // of the classes: those of one kind have the same load
   std::vector<DeviceLoad> loads_;           // of the kinds
   std::vector<LevelLoads> counted_levels_;  // of every position, where they were counted

@@ -10,35 +10,45 @@
 namespace reshard::transfers {
 namespace {
 
-// One interval of one row, with where it starts in the row's dense local order.
-struct RowInterval {
-  Interval interval;
-  int64_t row;
-  int64_t local;
-};
+// The intervals of all rows in ascending order of the tensor, one after the other, each with its row and with where it
+// starts in the row's dense local order.
+class Ascending {
+ public:
+  explicit Ascending(const DimShards& shards)
+      : shards_(shards), local_(shards.ascending.empty() ? 1 : shards.length.size()) {
+    Find();
+  }
+  bool done() const { return at_ == shards_.intervals.size(); }
+  // Requires !done(), as all that follow.
+  const Interval& interval() const { return shards_.intervals[interval_]; }
+  int64_t row() const { return row_; }
+  int64_t local() const { return local_[shards_.ascending.empty() ? 0 : row_]; }
+  void Next() {
+    local_[shards_.ascending.empty() ? 0 : row_] += interval().length();
+    ++at_;
+    Find();
+  }
 
-// In ascending order of the tensor.
-std::vector<RowInterval> Sorted(const DimShards& shards) {
-  std::vector<RowInterval> pieces;
-  pieces.reserve(shards.intervals.size());
-  if (shards.ascending.empty()) {
-    for (int64_t row = 0; row < shards.num_rows(); ++row) {
-      int64_t local = 0;
-      for (int64_t i = shards.first[row]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
-        pieces.push_back({shards.intervals[i], row, local});
-        local += shards.intervals[i].length();
-      }
+ private:
+  void Find() {
+    if (done()) return;
+    if (!shards_.ascending.empty()) {
+      interval_ = shards_.ascending[at_].interval;
+      row_ = shards_.ascending[at_].row;
+      return;
     }
-    return pieces;
+    interval_ = static_cast<int64_t>(at_);
+    while (shards_.first[static_cast<size_t>(row_) + 1] <= interval_) {
+      ++row_;
+      local_[0] = 0;
+    }
   }
-  std::vector<int64_t> local(shards.length.size(), 0);  // of the next interval of each row
-  for (const DimShards::IntervalOfRow& one : shards.ascending) {
-    const Interval& interval = shards.intervals[one.interval];
-    pieces.push_back({interval, one.row, local[one.row]});
-    local[one.row] += interval.length();
-  }
-  return pieces;
-}
+
+  const DimShards& shards_;
+  std::vector<int64_t> local_;  // of the next interval of each row; of the row at hand where rows are in order
+  size_t at_ = 0;
+  int64_t interval_ = 0, row_ = 0;
+};
 
 // What two rows share in one stretch.
 struct Segment {
@@ -90,17 +100,17 @@ class RowsInOrder {
 
 // If rows are in order on both sides, the stretches they share come in the order of the pairs, one each.
 void OverlapInOrder(const DimShards& from, const RowsInOrder& from_rows, const DimShards& to,
-                    const RowsInOrder& to_rows, Detail detail, const std::optional<OwnRows>& own, DimOverlap& out) {
+                    const RowsInOrder& to_rows, Detail detail, const SomeRows* some, DimOverlap& out) {
   const std::vector<Interval>& a = from.intervals;
   const std::vector<Interval>& b = to.intervals;
   const bool runs = detail == Detail::kRuns;
-  if (!own) out.pairs.reserve(a.size() + b.size());
-  if (!own && runs) out.runs.reserve(a.size() + b.size());
+  if (some == nullptr) out.pairs.reserve(a.size() + b.size());
+  if (some == nullptr && runs) out.runs.reserve(a.size() + b.size());
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const int64_t begin = std::max(a[i].begin, b[j].begin);
     const int64_t length = std::min(a[i].end, b[j].end) - begin;
     const int64_t row = from_rows[i], other = to_rows[j];
-    if (length > 0 && (!own || own->Concern(row, other))) {
+    if (length > 0 && (some == nullptr || some->Concern(row, other))) {
       out.pairs.push_back({static_cast<int32_t>(row), static_cast<int32_t>(other), length,
                            static_cast<int32_t>(out.runs.size()), runs ? 1 : 0,
                            SpreadOf(true, length, from.length[row]), SpreadOf(true, length, to.length[other])});
@@ -111,23 +121,114 @@ void OverlapInOrder(const DimShards& from, const RowsInOrder& from_rows, const D
   }
 }
 
-// Any rows.
-void OverlapSorted(const DimShards& from, const DimShards& to, Detail detail, const std::optional<OwnRows>& own,
-                   DimOverlap& out) {
-  const std::vector<RowInterval> a = Sorted(from);
-  const std::vector<RowInterval> b = Sorted(to);
-  std::vector<Segment> segments;
-  if (!own) segments.reserve(a.size() + b.size());
-  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    const int64_t begin = std::max(a[i].interval.begin, b[j].interval.begin);
-    const int64_t end = std::min(a[i].interval.end, b[j].interval.end);
-    if (begin < end && (!own || own->Concern(a[i].row, b[j].row))) {
-      segments.push_back({static_cast<int32_t>(a[i].row), static_cast<int32_t>(b[j].row),
-                          Run{a[i].local + begin - a[i].interval.begin, b[j].local + begin - b[j].interval.begin, begin,
-                              end - begin}});
-    }
-    (a[i].interval.end < b[j].interval.end) ? ++i : ++j;
+// The intervals of all rows in ascending order of the tensor, by number.
+class Numbered {
+ public:
+  explicit Numbered(const DimShards& shards) : shards_(shards) {}
+  size_t size() const { return shards_.intervals.size(); }
+  const Interval& interval(size_t number) const { return shards_.intervals[at(number)]; }
+  int64_t row(size_t number) const {
+    if (!shards_.ascending.empty()) return shards_.ascending[number].row;
+    // The last row that begins here or before: those before it that do are empty.
+    return std::upper_bound(shards_.first.begin(), shards_.first.end(), static_cast<int64_t>(number)) -
+           shards_.first.begin() - 1;
   }
+  // Where it starts in the dense local order of `row`, its row.
+  int64_t local(size_t number, int64_t row) const {
+    int64_t out = 0;
+    for (size_t i = shards_.first[row]; i < at(number); ++i) out += shards_.intervals[i].length();
+    return out;
+  }
+  // The first that ends after `element`. Requires that there is one.
+  size_t Around(int64_t element) const {
+    size_t low = 0, high = size() - 1;
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      (interval(middle).end > element) ? high = middle : low = middle + 1;
+    }
+    return low;
+  }
+
+ private:
+  size_t at(size_t number) const {
+    return shards_.ascending.empty() ? number : static_cast<size_t>(shards_.ascending[number].interval);
+  }
+  const DimShards& shards_;
+};
+
+// Calls visit(row, other_row, run) for what the marked rows of a side share with the rows of the other; `run` has the
+// side's offset in Run::from.
+template <typename Visit>
+void EachShared(const DimShards& shards, const std::vector<bool>& marked, const Numbered& other, const Visit& visit) {
+  for (size_t row = 0; row < marked.size(); ++row) {
+    if (!marked[row]) continue;
+    int64_t local = 0;
+    for (int64_t i = shards.first[row]; i < shards.first[row + 1]; ++i) {
+      const Interval& one = shards.intervals[i];
+      for (size_t k = other.Around(one.begin); k < other.size() && other.interval(k).begin < one.end; ++k) {
+        const Interval& two = other.interval(k);
+        const int64_t begin = std::max(one.begin, two.begin), other_row = other.row(k);
+        visit(static_cast<int64_t>(row), other_row,
+              Run{local + begin - one.begin, other.local(k, other_row) + begin - two.begin, begin,
+                  std::min(one.end, two.end) - begin});
+      }
+      local += one.length();
+    }
+  }
+}
+
+// What looking up the marked rows' intervals would cost, in intervals walked along.
+int64_t CostOfLookingUp(const DimShards& shards, const std::vector<bool>& marked, const DimShards& other) {
+  constexpr int64_t kSearch = 16;
+  int64_t intervals = 0;
+  double elements = 0;
+  for (size_t row = 0; row < marked.size(); ++row) {
+    if (!marked[row]) continue;
+    intervals += shards.first[row + 1] - shards.first[row];
+    elements += static_cast<double>(shards.length[row]);
+  }
+  const double per_element = static_cast<double>(other.intervals.size()) / static_cast<double>(shards.size);
+  return kSearch * intervals + static_cast<int64_t>(2 * elements * per_element);
+}
+
+bool CheaperToLookUp(const DimShards& from, const DimShards& to, const SomeRows& some) {
+  const size_t all = from.intervals.size() + to.intervals.size();
+  return from.size > 0 &&
+         CostOfLookingUp(from, some.from, to) + CostOfLookingUp(to, some.to, from) < static_cast<int64_t>(all);
+}
+
+// What some rows share with others, in ascending order of the tensor for every pair.
+std::vector<Segment> LookUp(const DimShards& from, const DimShards& to, const SomeRows& some) {
+  std::vector<Segment> out;
+  const auto add = [&](int64_t from_row, int64_t to_row, const Run& run) {
+    out.push_back({static_cast<int32_t>(from_row), static_cast<int32_t>(to_row), run});
+  };
+  EachShared(from, some.from, Numbered(to), add);
+  EachShared(to, some.to, Numbered(from), [&](int64_t to_row, int64_t from_row, const Run& run) {
+    if (!some.from[from_row]) add(from_row, to_row, {run.to, run.from, run.global, run.length});
+  });
+  return out;
+}
+
+// What all rows share, in ascending order of the tensor; or only what concerns some.
+std::vector<Segment> WalkAlong(const DimShards& from, const DimShards& to, const SomeRows* some) {
+  std::vector<Segment> out;
+  if (some == nullptr) out.reserve(from.intervals.size() + to.intervals.size());
+  for (Ascending a(from), b(to); !a.done() && !b.done();) {
+    const int64_t begin = std::max(a.interval().begin, b.interval().begin);
+    const int64_t end = std::min(a.interval().end, b.interval().end);
+    if (begin < end && (some == nullptr || some->Concern(a.row(), b.row()))) {
+      const Run run{a.local() + begin - a.interval().begin, b.local() + begin - b.interval().begin, begin, end - begin};
+      out.push_back({static_cast<int32_t>(a.row()), static_cast<int32_t>(b.row()), run});
+    }
+    (a.interval().end < b.interval().end) ? a.Next() : b.Next();
+  }
+  return out;
+}
+
+// Puts the segments of each pair together.
+void AddPairs(const DimShards& from, const DimShards& to, const std::vector<Segment>& segments, Detail detail,
+              DimOverlap& out) {
   std::vector<int32_t> order(segments.size());
   std::iota(order.begin(), order.end(), 0);
   SortByRow(&Segment::from_row, out.from_rows, segments, order);
@@ -194,18 +295,22 @@ const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {
   return it != end && it->from_row == from_row ? &*it : nullptr;
 }
 
-DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail, const std::optional<OwnRows>& own) {
+DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail, const SomeRows* some) {
   DimOverlap out;
   out.from_rows = from.num_rows();
   out.to_rows = to.num_rows();
   out.first_of_to.assign(static_cast<size_t>(out.to_rows) + 1, 0);
-  bool in_order = false;
-  if (const auto from_rows = RowsInOrder::Of(from)) {
-    const auto to_rows = RowsInOrder::Of(to);
-    in_order = to_rows.has_value();
-    if (in_order) OverlapInOrder(from, *from_rows, to, *to_rows, detail, own, out);
+  if (some != nullptr && CheaperToLookUp(from, to, *some)) {
+    AddPairs(from, to, LookUp(from, to, *some), detail, out);
+  } else {
+    const auto from_rows = RowsInOrder::Of(from);
+    const auto to_rows = from_rows ? RowsInOrder::Of(to) : std::nullopt;
+    if (to_rows) {
+      OverlapInOrder(from, *from_rows, to, *to_rows, detail, some, out);
+    } else {
+      AddPairs(from, to, WalkAlong(from, to, some), detail, out);
+    }
   }
-  if (!in_order) OverlapSorted(from, to, detail, own, out);
   for (size_t t = 0; t < static_cast<size_t>(out.to_rows); ++t) out.first_of_to[t + 1] += out.first_of_to[t];
   // While pairs are placed, first_of_from[s + 1] is where the next one of row s goes.
   out.first_of_from.assign(static_cast<size_t>(out.from_rows) + 2, 0);

@@ -54,17 +54,18 @@ struct DimOverlap {
 // Whether an overlap says where in its rows a pair's elements lie, or only how many there are.
 enum class Detail { kSizes, kRuns };
 
-// The rows of one device.
-struct OwnRows {
-  int64_t from_row = 0;
-  int64_t to_row = 0;
-  bool Concern(int64_t from, int64_t to) const { return from == from_row || to == to_row; }
+// The rows of some devices, marked.
+struct SomeRows {
+  // Of these tables; none marked yet.
+  SomeRows(const DimShards& from_dim, const DimShards& to_dim)
+      : from(from_dim.length.size()), to(to_dim.length.size()) {}
+  std::vector<bool> from, to;
+  bool Concern(int64_t from_row, int64_t to_row) const { return from[from_row] || to[to_row]; }
 };
 
-// With kSizes, pairs have no runs. `own`: leaves out the pairs that concern neither of these rows. Requires that no
-// slot table cuts either side.
-DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail,
-                   const std::optional<OwnRows>& own = std::nullopt);
+// With kSizes, pairs have no runs. `some`: leaves out the pairs that concern none of these rows. Requires that no slot
+// table cuts either side.
+DimOverlap Overlap(const DimShards& from, const DimShards& to, Detail detail, const SomeRows* some = nullptr);
 
 // How `elements` of a row of `row_length` lie in it.
 Spread SpreadOf(bool contiguous, int64_t elements, int64_t row_length);

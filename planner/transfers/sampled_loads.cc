@@ -9,7 +9,8 @@ std::optional<LevelLoads> SampledLoads::Of(const Layout& from, const Layout& to)
   const absl::StatusOr<ShardMaps::Sample> sample = maps_.SampleOf(from, to, topology_);
   if (!sample.ok()) return std::nullopt;
   looked_at_ += sample->looked_at;
-  return sample->busiest;
+  if (!sample->busiest) return std::nullopt;
+  return sample->busiest->all;
 }
 
 int64_t SampledLoads::LinkBytes(const LevelLoads& loads, int level) const {

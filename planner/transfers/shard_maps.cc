@@ -42,7 +42,7 @@ absl::StatusOr<ShardMaps::Sample> ShardMaps::SampleOf(const Layout& from, const 
   ASSIGN_OR_RETURN(const std::shared_ptr<const ShardMap> before, Of(from));
   ASSIGN_OR_RETURN(const std::shared_ptr<const ShardMap> after, Of(to));
   Sample sample{RowsAndIntervals(*before) + RowsAndIntervals(*after),
-                BusiestLoads({from, *before}, {to, *after}, topology)};
+                FindBusiest({from, *before}, {to, *after}, topology)};
   moves_.push_back({from, to, sample});
   return sample;
 }

@@ -14,6 +14,14 @@
 
 namespace reshard::transfers {
 
+// What the busiest of a few hundred devices do in an exchange over one mesh, by level.
+struct BusiestLoads {
+  // About the most elements that one device receives, and sends, across the level, and the most peers of one.
+  LevelLoads all;
+  // Of these, what is received, and the peers that it comes from, however the nearest holders share the sending.
+  LevelLoads received;
+};
+
 // State: the maps asked for so far, as long as they are not too large together; always those of the layouts that it was
 // made for; and samples of moves between them. Invariant: a map is that of its layout. Not thread-safe.
 class ShardMaps {
@@ -28,9 +36,8 @@ class ShardMaps {
   // What a few hundred devices tell about a move.
   struct Sample {
     int64_t looked_at = 0;  // rows and intervals of both maps
-    // About the most elements that one device receives, and sends, across each level in an exchange over one mesh, and
-    // with how many peers. nullopt where only all messages would tell.
-    std::optional<LevelLoads> busiest;
+    // nullopt where only all messages would tell.
+    std::optional<BusiestLoads> busiest;
   };
   // The sample of from -> to, taken once. Requires that the topology is always the same. Errors: those of Of.
   absl::StatusOr<Sample> SampleOf(const Layout& from, const Layout& to, const Topology& topology);
@@ -74,7 +81,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateLoads(const Step& step, 
                                                               ShardMaps& maps);
 
 // See ShardMaps::Sample.
-std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology);
+std::optional<BusiestLoads> FindBusiest(const MappedLayout& from, const MappedLayout& to, const Topology& topology);
 
 }  // namespace reshard::transfers
 

@@ -169,7 +169,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> MakeSchedule(Op op, const Mapp
         std::optional<int64_t> position;
         if (only) position = from.mesh().Position(*only).value_or(0);
         prepared = MeshTransfers::Prepare(from.mesh(), *refinement, from_dims, to_dims, from.rank(), num_levels,
-                                          Senders::kByPlace, Detail::kRuns, nullptr, position);
+                                          Senders::kByPlace, Detail::kRuns, position);
         // Nothing is to be balanced where every shard has one holder, or every receiver is one.
         if (prepared->IsHeldOnce() || op == Op::kSlice) return prepared;
       }
@@ -225,7 +225,7 @@ absl::StatusOr<std::unique_ptr<TransferSchedule>> CreateLoads(const Step& step, 
   return ScheduleOf(step.op, step.from, step.to, topology, step.first_holder, maps, Asked::kLoads);
 }
 
-std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLayout& to, const Topology& topology) {
+std::optional<BusiestLoads> FindBusiest(const MappedLayout& from, const MappedLayout& to, const Topology& topology) {
   constexpr int64_t kLookedAt = 512;
   const Mesh& mesh = from.layout.mesh();
   if (!(mesh == to.layout.mesh()) || from.layout.partial() || to.layout.partial()) return std::nullopt;
@@ -238,19 +238,10 @@ std::optional<LevelLoads> BusiestLoads(const MappedLayout& from, const MappedLay
     from_dims.push_back(&from.map.dim(d));
     to_dims.push_back(&to.map.dim(d));
   }
-  using Senders = MeshTransfers::Senders;
-  const auto prepare = [&](const digits::Refinement& by, Senders senders, const MeshTransfers* like) {
-    return MeshTransfers::Prepare(mesh, by, from_dims, to_dims, from.layout.rank(), topology.num_levels(), senders,
-                                  Detail::kSizes, like);
+  const auto refine = [&](const std::vector<AxisRef>& more) {
+    return digits::Refine(from.layout, to.layout, &*levels, more);
   };
-  const auto by_place = prepare(*refinement, Senders::kByPlace, nullptr);
-  LevelLoads loads = by_place->BusiestOfSome(kLookedAt);
-  if (loads.back().send > loads.back().recv) {
-    const auto finer = digits::Refine(from.layout, to.layout, &*levels, by_place->CutsToSpread());
-    LevelLoads spread = prepare(finer ? *finer : *refinement, Senders::kAll, by_place.get())->BusiestOfSome(kLookedAt);
-    if (spread.back().send < loads.back().send) loads = std::move(spread);
-  }
-  return loads;
+  return MeshTransfers::BusiestOfSome(mesh, *refinement, refine, from_dims, to_dims, topology.num_levels(), kLookedAt);
 }
 
 }  // namespace transfers

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <string>
 
 #include "reshard/layout/shard_map.h"
 #include "tests/catch.h"
@@ -128,6 +129,48 @@ TEST_CASE("shards of one dimension meet as their elements do") {
     }
   }
   CHECK(seen.size() == transfers::kNumSpreads);
+}
+
+// Few rows of many are looked up, many are found by walking along: both must find the same.
+TEST_CASE("what some rows share is what all rows share, without the others") {
+  const uint64_t seed = testing::Seed();
+  std::mt19937_64 random(seed);
+  const std::string mesh = "{X:16,Y:9}";
+  const std::vector<std::string> cuts = {"",      "<X>",   "<Y>",        "<X,Y>",        "<Y,X>",
+                                         "<2,X>", "<X,3>", "<4,~X,2,Y>", "<X:(4)4,5,Y>", "<6,X:(2)8,X:(1)2>"};
+  for (const int64_t size : {0, 1, 100, 10007}) {
+    for (const std::string& a : cuts) {
+      for (const std::string& b : cuts) {
+        const ShardMap from = ShardMap::Create(LayoutOf("[" + a + std::to_string(size) + "]", mesh)).value();
+        const ShardMap to = ShardMap::Create(LayoutOf("[" + b + std::to_string(size) + "]", mesh)).value();
+        transfers::SomeRows some(from.dim(0), to.dim(0));
+        const size_t most = 1 + random() % 4;
+        for (size_t i = 0; i < most; ++i) {
+          some.from[random() % some.from.size()] = true;
+          some.to[random() % some.to.size()] = true;
+        }
+        INFO("seed " << seed << ": " << a << " -> " << b << ", " << size << " elements, " << most << " rows");
+        const DimOverlap all = transfers::Overlap(from.dim(0), to.dim(0), transfers::Detail::kRuns);
+        const DimOverlap found = transfers::Overlap(from.dim(0), to.dim(0), transfers::Detail::kRuns, &some);
+        size_t concerned = 0;
+        for (const Pair& pair : all.pairs) {
+          if (!some.Concern(pair.from_row, pair.to_row)) continue;
+          ++concerned;
+          const Pair* one = found.Find(pair.from_row, pair.to_row);
+          REQUIRE(one != nullptr);
+          CHECK(one->elements == pair.elements);
+          CHECK(one->in_from == pair.in_from);
+          CHECK(one->in_to == pair.in_to);
+          const auto runs = [](const DimOverlap& overlap, const Pair& of) {
+            const auto first = overlap.runs.begin() + of.first_run;
+            return std::vector<Run>(first, first + of.num_runs);
+          };
+          CHECK(runs(found, *one) == runs(all, pair));
+        }
+        CHECK(found.pairs.size() == concerned);
+      }
+    }
+  }
 }
 
 TEST_CASE("rows of a mesh are those of its positions") {

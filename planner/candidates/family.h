@@ -63,7 +63,8 @@ struct Proposal {
   std::vector<Chain> chains = {};
   std::optional<sequence::SequenceResult> search =
       std::nullopt;  // of the family that searches: how far it got, for the certificate
-  // Chains that take this long or longer are not candidates.
+  // Chains that take this long or longer are not candidates. On a large mesh they wait until all families have been
+  // asked, and only those are priced that a sample of devices does not rule out.
   std::optional<int64_t> faster_than_ns = std::nullopt;
 };
 

@@ -161,10 +161,12 @@ absl::Status Choice::Collect() {
       .plan_within = [this](const Layout& from, const Layout& to) { return PlanWithin(from, to); },
       .bounds = [this] { return FindBounds(); },
       .maps = maps_};
+  // It tells neither what fits nor which ops a chain takes. With these two, every movement is allowed.
+  const bool sample_tells = source_.mesh().size() > kAllPriced && !options_.memory_limit_bytes &&
+                            options_.ops.contains(Op::kExchange) && options_.ops.contains(Op::kSlice);
   for (const candidates::Family& family : candidates::Families()) {
     candidates::Proposal proposal = family.propose(task, so_far_);
-    // A sample does not tell what fits.
-    if (proposal.faster_than_ns && source_.mesh().size() > kAllPriced && !options_.memory_limit_bytes) {
+    if (proposal.faster_than_ns && sample_tells) {
       Postpone(std::move(proposal));
       continue;
     }

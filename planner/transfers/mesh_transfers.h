@@ -107,10 +107,11 @@ class MeshTransfers final : public TransferSchedule {
   };
   // A set of receivers of one device: those whose coordinates are the device's own on some digits ("pins").
   struct Receivers {
-    std::vector<std::pair<int, int>> equal;  // pairs of digits that agree on the device, or there is no receiver
-    std::vector<int> pinned_by;              // per digit of the receiver: the device's digit, or -1
-    int64_t times = 1;                       // receivers that differ only in digits that neither layout uses
-    std::vector<PinnedSums> sums;            // per dimension
+    absl::InlinedVector<std::pair<int, int>, 4>
+        equal;                              // pairs of digits that agree on the device, or there is no receiver
+    absl::InlinedVector<int, 8> pinned_by;  // per digit of the receiver: the device's digit, or -1
+    int64_t times = 1;                      // receivers that differ only in digits that neither layout uses
+    std::vector<PinnedSums> sums;           // per dimension
   };
 
   MeshTransfers() = default;

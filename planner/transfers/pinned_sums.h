@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "planner/digits/digits.h"
 #include "planner/transfers/overlap.h"
 
@@ -58,7 +59,7 @@ class PinnedSums {
 
   const DimOverlap* overlap_;
   bool of_receivers_;
-  std::vector<Condition> conditions_, keys_;
+  absl::InlinedVector<Condition, 2> conditions_, keys_;
   int64_t num_keys_ = 1;
   std::vector<int32_t> table_;      // by row, then key: the number of the sums; empty unless tabulated
   std::unique_ptr<SumsOnce> once_;  // that the table numbers

@@ -184,13 +184,14 @@ std::vector<int> Ends(const Layout& layout) {
 }  // namespace
 
 std::vector<int64_t> SizesOf(const DimLayout& dim) {
-  if (dim.flattened.empty()) return {dim.size};
   std::vector<int64_t> sizes;
-  for (const DimLayout& inner : dim.flattened) {
-    const std::vector<int64_t> of_inner = SizesOf(inner);
-    sizes.insert(sizes.end(), of_inner.begin(), of_inner.end());
-  }
+  AppendSizes(dim, sizes);
   return sizes;
+}
+
+void AppendSizes(const DimLayout& dim, std::vector<int64_t>& sizes) {
+  if (dim.flattened.empty()) sizes.push_back(dim.size);
+  for (const DimLayout& inner : dim.flattened) AppendSizes(inner, sizes);
 }
 
 std::vector<std::vector<Interval>> BoxesOfRun(absl::Span<const int64_t> sizes, const Interval& run) {

@@ -16,6 +16,8 @@ namespace reshard::layout {
 
 // The sizes of the tensor's dimensions that a dimension of a layout stands for: one, or those flattened into it.
 std::vector<int64_t> SizesOf(const DimLayout& dim);
+// Appends them.
+void AppendSizes(const DimLayout& dim, std::vector<int64_t>& sizes);
 
 // What a device holds of dimensions that are flattened, row-major: (2 of 0-3) x (1-2 of 0-7) are the runs 17-18 of 32.
 class FlattenedRuns {

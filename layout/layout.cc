@@ -149,14 +149,7 @@ absl::StatusOr<Layout> EvenLayout(const Mesh& mesh, absl::Span<const int64_t> si
 std::vector<int64_t> Layout::shape() const {
   std::vector<int64_t> shape;
   shape.reserve(dims().size());
-  for (const DimLayout& dim : dims()) {
-    if (dim.flattened.empty()) {
-      shape.push_back(dim.size);
-      continue;
-    }
-    const std::vector<int64_t> sizes = layout::SizesOf(dim);
-    shape.insert(shape.end(), sizes.begin(), sizes.end());
-  }
+  for (const DimLayout& dim : dims()) layout::AppendSizes(dim, shape);
   return shape;
 }
 

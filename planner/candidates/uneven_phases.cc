@@ -16,8 +16,6 @@ namespace {
 // Ways of sharing that are looked at, and chains that are kept.
 constexpr size_t kMaxShares = 8;
 constexpr size_t kKeptChains = 4;
-// On meshes of up to this many devices, every device is looked at.
-constexpr int64_t kAllLookedAt = 1024;
 // Most devices to look at over all moves, or rows and intervals of their maps where only some devices are looked at.
 constexpr int64_t kMostLookedAt = int64_t{1} << 21;
 
@@ -126,7 +124,7 @@ class Search {
     if (from == to) return 0;
     if (sampled_.exhausted()) return std::nullopt;
     // The chains that are kept are priced exactly. To find them on a large mesh, some of its devices are enough.
-    if (from.mesh().size() > kAllLookedAt && from.mesh() == to.mesh()) {
+    if (from.mesh().size() > transfers::kAllLookedAt && from.mesh() == to.mesh()) {
       const auto loads = sampled_.Of(from, to);
       if (loads) return sampled_.LinkBytes(*loads, options_.topology.num_levels() - 1);
     }
@@ -192,7 +190,7 @@ std::vector<Chain> Search::Chains(int64_t enough) {
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     return a.across != b.across ? a.across < b.across : a.chain.size() < b.chain.size();
   });
-  const size_t kept = source_.mesh().size() > kAllLookedAt ? kKeptChains / 2 : kKeptChains;
+  const size_t kept = source_.mesh().size() > transfers::kAllLookedAt ? kKeptChains / 2 : kKeptChains;
   if (found.size() > kept) found.resize(kept);
   std::vector<Chain> chains;
   for (Found& one : found) chains.push_back(std::move(one.chain));

@@ -8,6 +8,7 @@
 #include "planner/candidates/fallback.h"
 #include "planner/cost/lower_bound.h"
 #include "planner/digits/domains.h"
+#include "planner/transfers/sampled_loads.h"
 #include "planner/transfers/slot_transfers.h"
 #include "reshard/layout/checked.h"
 #include "reshard/layout/shard_map.h"
@@ -16,12 +17,6 @@
 #include "status/macros.h"
 
 namespace reshard::choice {
-namespace {
-
-// On larger meshes, a sample of devices tells which of the chains that have to be fast are worth pricing.
-constexpr int64_t kAllPriced = 1024;
-
-}  // namespace
 
 bool SameSteps(const std::vector<Step>& a, const std::vector<Step>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -161,8 +156,9 @@ absl::Status Choice::Collect() {
       .plan_within = [this](const Layout& from, const Layout& to) { return PlanWithin(from, to); },
       .bounds = [this] { return FindBounds(); },
       .maps = maps_};
-  // It tells neither what fits nor which ops a chain takes. With these two, every movement is allowed.
-  const bool sample_tells = source_.mesh().size() > kAllPriced && !options_.memory_limit_bytes &&
+  // Whether a sample of devices may tell which of the chains that have to be fast are worth pricing. It tells neither
+  // what fits nor which ops a chain takes; with these two, every movement is allowed.
+  const bool sample_tells = source_.mesh().size() > transfers::kAllLookedAt && !options_.memory_limit_bytes &&
                             options_.ops.contains(Op::kExchange) && options_.ops.contains(Op::kSlice);
   for (const candidates::Family& family : candidates::Families()) {
     candidates::Proposal proposal = family.propose(task, so_far_);

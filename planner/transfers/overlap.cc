@@ -14,17 +14,14 @@ namespace {
 // starts in the row's dense local order.
 class Ascending {
  public:
-  explicit Ascending(const DimShards& shards)
-      : shards_(shards), local_(shards.ascending.empty() ? 1 : shards.length.size()) {
-    Find();
-  }
+  explicit Ascending(const DimShards& shards) : shards_(shards), local_(shards.length.size()) { Find(); }
   bool done() const { return at_ == shards_.intervals.size(); }
   // Requires !done(), as all that follow.
   const Interval& interval() const { return shards_.intervals[interval_]; }
   int64_t row() const { return row_; }
-  int64_t local() const { return local_[shards_.ascending.empty() ? 0 : row_]; }
+  int64_t local() const { return local_[row_]; }
   void Next() {
-    local_[shards_.ascending.empty() ? 0 : row_] += interval().length();
+    local_[row_] += interval().length();
     ++at_;
     Find();
   }
@@ -38,14 +35,11 @@ class Ascending {
       return;
     }
     interval_ = static_cast<int64_t>(at_);
-    while (shards_.first[static_cast<size_t>(row_) + 1] <= interval_) {
-      ++row_;
-      local_[0] = 0;
-    }
+    while (shards_.first[row_ + 1] <= interval_) ++row_;
   }
 
   const DimShards& shards_;
-  std::vector<int64_t> local_;  // of the next interval of each row; of the row at hand where rows are in order
+  std::vector<int64_t> local_;  // of the next interval of each row
   size_t at_ = 0;
   int64_t interval_ = 0, row_ = 0;
 };

@@ -12,6 +12,9 @@
 
 namespace reshard::transfers {
 
+// On meshes of up to this many devices every device is looked at; on larger ones a sample is worth taking.
+inline constexpr int64_t kAllLookedAt = 1024;
+
 // State: how much has been looked at, in rows and intervals of shard maps, or in devices. Not thread-safe.
 class SampledLoads {
  public:

@@ -2,21 +2,19 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
+
+#include "planner/digits/cuts.h"
 
 namespace reshard::digits {
 namespace {
 
 constexpr size_t kMostClasses = 8192;
 
-using AxisCuts = std::vector<std::set<int64_t>>;  // per axis: products of leading parts
+using AxisCuts = std::vector<Cuts>;
 
-bool AddMark(std::set<int64_t>& cuts, int64_t cut, bool& changed) {
-  const auto [it, added] = cuts.insert(cut);
-  changed |= added;
-  const bool fits_below = it == cuts.begin() || cut % *std::prev(it) == 0;
-  const bool fits_above = std::next(it) == cuts.end() || *std::next(it) % cut == 0;
-  return fits_below && fits_above;
+bool AddMark(Cuts& cuts, int64_t cut, bool& changed) {
+  changed |= cuts.Add(cut);
+  return cuts.Fits(cut);
 }
 
 // Cuts both digits of a link alike, until nothing changes.
@@ -28,7 +26,7 @@ bool CutAlike(const std::vector<DigitLink>& links, AxisCuts& cuts) {
         auto& of_from = cuts[from.axis];
         auto& of_to = cuts[to.axis];
         if (!AddMark(of_from, from.pre, changed) || !AddMark(of_from, from.pre * from.size, changed)) return false;
-        const std::vector<int64_t> marks(of_from.lower_bound(from.pre), of_from.upper_bound(from.pre * from.size));
+        const Cuts::Sorted marks(of_from.lower_bound(from.pre), of_from.upper_bound(from.pre * from.size));
         for (int64_t mark : marks) {
           if (!AddMark(of_to, to.pre * (mark / from.pre), changed)) return false;
         }

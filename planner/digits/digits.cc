@@ -2,61 +2,36 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "layout/axes.h"
+#include "planner/digits/cuts.h"
 
 namespace reshard::digits {
 namespace {
 
-// Cuts of one axis: products of leading digits, from 1 to the axis size.
-using Cuts = std::set<int64_t>;
+// Cuts in at `cut` unless that would break the chain of divisors. True when something was cut.
+bool CutIn(Cuts& cuts, int64_t cut) { return cuts.end()[-1] % cut == 0 && cuts.Fits(cut) && cuts.Add(cut); }
 
-bool IsChain(const Cuts& cuts) {
-  int64_t previous = 1;
-  for (int64_t cut : cuts) {
-    if (cut % previous != 0) return false;
-    previous = cut;
-  }
-  return true;
-}
-
-// Adds a cut unless it would break the chain of divisors.
-bool AddCut(Cuts& cuts, int64_t cut) {
-  auto next = cuts.lower_bound(cut);
-  if (next != cuts.end() && *next == cut) return false;
-  if (next == cuts.end() || *next % cut != 0) return false;
-  if (next != cuts.begin() && cut % *std::prev(next) != 0) return false;
-  cuts.insert(next, cut);
-  return true;
-}
-
-// Boundaries of a dimension's factors under the current cuts, with every axis factor split at its axis's cuts.
-std::vector<DimCut> PlacesOf(const Layout& layout, int d, const std::vector<Cuts>& cuts) {
-  std::vector<DimCut> places;
+// Adds the boundaries of a dimension's factors, with every axis factor split at its axis's cuts.
+void AddBoundaries(const Layout& layout, int d, const std::vector<Cuts>& cuts, Cuts& boundaries) {
   int64_t lo = 1;
+  boundaries.Add(lo);
   for (const Factor& factor : layout.dim(d).factors) {
-    if (!factor.has_axis()) {
-      places.push_back({d, lo, lo * factor.blocks, -1, factor.kind});
-      lo *= factor.blocks;
-      continue;
+    const int64_t hi = lo * factor.parts();
+    if (factor.has_axis()) {
+      const Cuts& of_axis = cuts[factor.axis.axis];
+      const int64_t pre = factor.axis.pre;
+      for (auto it = of_axis.upper_bound(pre); it != of_axis.end() && *it < pre * factor.axis.size; ++it) {
+        boundaries.Add(lo * (*it / pre));
+      }
     }
-    int64_t pre = factor.axis.pre;
-    const Cuts& axis_cuts = cuts[factor.axis.axis];
-    for (auto it = axis_cuts.upper_bound(pre); it != axis_cuts.end() && *it <= factor.axis.pre * factor.axis.size;
-         ++it) {
-      const int64_t size = *it / pre;
-      // `digit` holds the axis for now; see Refine.
-      places.push_back({d, lo, lo * size, factor.axis.axis, factor.kind});
-      lo *= size;
-      pre = *it;
-    }
+    boundaries.Add(hi);
+    lo = hi;
   }
-  return places;
 }
 
 // Cuts the axes of `layout`'s factors in dimension d at the boundaries in `marks`. True when something was cut.
-bool CutAt(const Layout& layout, int d, const std::set<int64_t>& marks, std::vector<Cuts>& cuts) {
+bool CutAt(const Layout& layout, int d, const Cuts& marks, std::vector<Cuts>& cuts) {
   bool changed = false;
   int64_t lo = 1;
   for (const Factor& factor : layout.dim(d).factors) {
@@ -66,7 +41,7 @@ bool CutAt(const Layout& layout, int d, const std::set<int64_t>& marks, std::vec
       for (auto it = marks.upper_bound(lo); it != marks.end(); ++it) {
         const int64_t mark = std::gcd(*it, hi);
         if (mark <= lo || mark >= hi || mark % lo != 0) continue;
-        changed |= AddCut(cuts[factor.axis.axis], factor.axis.pre * (mark / lo));
+        changed |= CutIn(cuts[factor.axis.axis], factor.axis.pre * (mark / lo));
       }
     }
     lo = hi;
@@ -74,21 +49,10 @@ bool CutAt(const Layout& layout, int d, const std::set<int64_t>& marks, std::vec
   return changed;
 }
 
-std::set<int64_t> Marks(const std::vector<DimCut>& a, const std::vector<DimCut>& b) {
-  std::set<int64_t> marks;
-  for (const auto* places : {&a, &b}) {
-    for (const DimCut& place : *places) {
-      marks.insert(place.lo);
-      marks.insert(place.hi);
-    }
-  }
-  return marks;
-}
-
 }  // namespace
 
-std::vector<int> Refinement::DigitsOf(const AxisRef& ref) const {
-  std::vector<int> out;
+absl::InlinedVector<int, 8> Refinement::DigitsOf(const AxisRef& ref) const {
+  absl::InlinedVector<int, 8> out;
   for (size_t i = 0; i < digits.size(); ++i) {
     const AxisRef& digit = digits[i].ref;
     if (digit.axis == ref.axis && digit.pre >= ref.pre && digit.pre * digit.size <= ref.pre * ref.size) {
@@ -106,8 +70,8 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
   for (int a = 0; a < mesh.num_axes(); ++a) cuts[a] = {1, mesh.axis(a).size};
 
   auto add_reference = [&](const AxisRef& ref) {
-    cuts[ref.axis].insert(ref.pre);
-    cuts[ref.axis].insert(ref.pre * ref.size);
+    cuts[ref.axis].Add(ref.pre);
+    cuts[ref.axis].Add(ref.pre * ref.size);
   };
   for (size_t a = 0; levels != nullptr && a < cuts.size(); ++a) {
     for (const LevelPart& part : (*levels)[a]) add_reference(part.ref);
@@ -122,7 +86,7 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
     for (const AxisRef& ref : layout::PartialAxes(*layout)) add_reference(ref);
   }
   for (const Cuts& axis_cuts : cuts) {
-    if (!IsChain(axis_cuts)) return std::nullopt;
+    if (!axis_cuts.IsChain()) return std::nullopt;
   }
 
   // Cutting an axis in one layout moves boundaries in the other, so repeat until nothing is left to cut.
@@ -131,7 +95,9 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
     changed = false;
     for (int d = 0; d < rank; ++d) {
       if (from.dim(d).factors.empty() || to.dim(d).factors.empty()) continue;
-      const auto marks = Marks(PlacesOf(from, d, cuts), PlacesOf(to, d, cuts));
+      Cuts marks;
+      AddBoundaries(from, d, cuts, marks);
+      AddBoundaries(to, d, cuts, marks);
       changed |= CutAt(from, d, marks, cuts);
       changed |= CutAt(to, d, marks, cuts);
     }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "planner/digits/domains.h"
 #include "reshard/layout/layout.h"
 
@@ -43,7 +44,7 @@ struct Refinement {
   std::vector<int> to_partial;
 
   // The digits that make up an axis reference, major first.
-  std::vector<int> DigitsOf(const AxisRef& ref) const;
+  absl::InlinedVector<int, 8> DigitsOf(const AxisRef& ref) const;
 };
 
 // The refinement of two layouts over the same mesh (same axes). nullopt if their sub-axes of one axis cannot be cut
@@ -55,8 +56,8 @@ std::optional<Refinement> Refine(const Layout& from, const Layout& to, const Mes
 
 // Computes from a device's coordinates the row of one dimension's table that it holds.
 struct RowDigits {
-  std::vector<int> digits;  // major first
-  std::vector<int64_t> weights;
+  absl::InlinedVector<int, 4> digits;  // major first
+  absl::InlinedVector<int64_t, 4> weights;
 
   int64_t Row(const int32_t* coordinates) const {
     int64_t out = 0;

@@ -35,9 +35,11 @@ void MeshTransfers::ForgetClasses() {
 
 // A sender of the same domain has the receiver's coordinates on the digits outside it.
 void MeshTransfers::SumReceived() {
+  absl::InlinedVector<int, 8> sender;
   for (Dim& dim : dims_) {
+    dim.received.reserve(static_cast<size_t>(num_levels_));
     for (int level = 0; level < num_levels_; ++level) {
-      std::vector<int> sender(dim.from.digits.size(), -1);
+      sender.assign(dim.from.digits.size(), -1);
       for (size_t j = 0; j < sender.size(); ++j) {
         if (digits_[dim.from.digits[j]].level > level) sender[j] = dim.from.digits[j];
       }

@@ -1,10 +1,11 @@
 #include "planner/transfers/mesh_transfers.h"
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <numeric>
 #include <optional>
-#include <set>
+
+#include "planner/digits/cuts.h"
 
 namespace reshard::transfers {
 
@@ -96,34 +97,30 @@ void MeshTransfers::Match(const digits::Refinement& refinement) {
   for (int d = 0; d < rank_; ++d) {
     // Exact places first; then, in a range that both layouts cut completely (6 as 2,3 against 3,2), digits of equal
     // size in order. Blocks, which every device keeps, cut nothing.
-    std::vector<const digits::DimCut*> sources, targets, blocks;
-    std::map<int64_t, int> boundaries;
-    auto collect = [&](const std::vector<digits::DimCut>& places, std::vector<const digits::DimCut*>& into, int bit) {
-      boundaries[1] |= bit;
+    absl::InlinedVector<const digits::DimCut*, 8> sources, targets, blocks;
+    digits::Cuts of_sources{1}, of_targets{1};
+    const auto collect = [&](const std::vector<digits::DimCut>& places, auto& into, digits::Cuts& boundaries) {
       for (const digits::DimCut& place : places) {
         if (place.dim != d) continue;
-        boundaries[place.hi] |= bit;
+        boundaries.Add(place.hi);
         (place.digit >= 0 ? into : blocks).push_back(&place);
       }
     };
-    collect(refinement.from, sources, 1);
-    collect(refinement.to, targets, 2);
-    auto block = [&](const digits::DimCut& place) {  // the first boundary of its range, or -1 if that has no common end
-      int64_t start = 1;
-      for (const auto& [boundary, bits] : boundaries) {
-        if (bits != 3) continue;
-        if (boundary >= place.hi) {
-          const int64_t end = boundary;  // Clang 14 captures no structured binding
-          const bool complete = std::none_of(blocks.begin(), blocks.end(), [&](const digits::DimCut* kept) {
-            return kept->lo < end && start < kept->hi;
-          });
-          return complete ? start : int64_t{-1};
-        }
-        if (boundary <= place.lo) start = boundary;
-      }
-      return int64_t{-1};
+    collect(refinement.from, sources, of_sources);
+    collect(refinement.to, targets, of_targets);
+    digits::Cuts::Sorted common;
+    std::set_intersection(of_sources.begin(), of_sources.end(), of_targets.begin(), of_targets.end(),
+                          std::back_inserter(common));
+    // The first common boundary of a place's range, or -1 if the range has no common end or blocks cut it.
+    const auto block = [&](const digits::DimCut& place) {
+      const auto end = std::lower_bound(common.begin(), common.end(), place.hi);
+      if (end == common.end()) return int64_t{-1};
+      const int64_t start = *std::prev(std::upper_bound(common.begin(), end, place.lo));
+      const bool cut = std::any_of(blocks.begin(), blocks.end(),
+                                   [&](const digits::DimCut* kept) { return kept->lo < *end && start < kept->hi; });
+      return cut ? int64_t{-1} : start;
     };
-    std::vector<bool> taken(sources.size(), false);
+    absl::InlinedVector<bool, 8> taken(sources.size(), false);
     for (bool exact : {true, false}) {
       for (const digits::DimCut* target : targets) {
         if (displaced_[target->digit] >= 0) continue;
@@ -249,21 +246,16 @@ std::vector<AxisRef> MeshTransfers::CutsToSpread() const {
 // overlap are at the same place.
 bool MeshTransfers::MeetAtPlaces(const digits::Refinement& refinement, const std::vector<const DimShards*>& from) {
   for (int d = 0; d < rank_; ++d) {
-    std::set<int64_t> boundaries{1};
+    digits::Cuts boundaries{1};
     for (const auto* side : {&refinement.from, &refinement.to}) {
       for (const digits::DimCut& place : *side) {
         if (place.dim != d) continue;
         if (place.kind != Factor::Kind::kAxis && place.kind != Factor::Kind::kBlocks) return false;
-        boundaries.insert(place.hi);
+        boundaries.Add(place.hi);
       }
     }
-    int64_t reached = 1;
-    for (int64_t boundary : boundaries) {
-      if (boundary % reached != 0) return false;
-      reached = boundary;
-    }
     const int64_t size = from[d]->size;
-    if (size == 0 || size % reached != 0) return false;
+    if (!boundaries.IsChain() || size == 0 || size % boundaries.end()[-1] != 0) return false;
     for (const digits::DimCut& source : refinement.from) {
       for (const digits::DimCut& target : refinement.to) {
         if (source.dim != d || target.dim != d || source.digit < 0 || target.digit < 0) continue;
@@ -288,7 +280,7 @@ void MeshTransfers::EnumerateClasses() {
     active_digit_[e] = from_dim_[e] >= 0 || to_dim_[e] >= 0;
     if (active_digit_[e]) active *= digits_[e].size;
   }
-  std::vector<int> first(k);  // per digit: the first of those that links tie to it
+  absl::InlinedVector<int, 12> first(k);  // per digit: the first of those that links tie to it
   std::iota(first.begin(), first.end(), 0);
   const auto link = [&](size_t e, size_t f) {
     const digits::DigitLink one{digits_[e].ref, digits_[f].ref};
@@ -308,6 +300,7 @@ void MeshTransfers::EnumerateClasses() {
   uniform_ = classes.has_value();
   if (uniform_) {
     classes_ = *std::move(classes);
+    coordinates_.reserve(classes_.size() * k);
     for (const digits::DeviceClass& one : classes_) {
       for (const digits::Digit& digit : digits_) coordinates_.push_back(digit.Coordinate(one.position));
     }
@@ -340,11 +333,12 @@ void MeshTransfers::EnumerateClasses() {
   }
 }
 
-void MeshTransfers::NumberPatterns(const std::vector<int>& first) {
+void MeshTransfers::NumberPatterns(absl::Span<const int> first) {
   for (size_t e = 0; e < digits_.size(); ++e) {
     if (std::count(first.begin(), first.end(), first[e]) > 1) linked_.emplace_back(static_cast<int>(e), first[e]);
   }
   if (linked_.size() > kMostLinked) return;
+  class_of_pattern_.reserve(classes_.size());
   for (size_t i = 0; i < classes_.size(); ++i) class_of_pattern_.emplace_back(PatternOf(coordinates(i)), i);
   std::sort(class_of_pattern_.begin(), class_of_pattern_.end());
 }
@@ -365,9 +359,11 @@ uint64_t MeshTransfers::PatternOf(const int32_t* coordinates) const {
 }
 
 void MeshTransfers::SumSent() {
+  within_.reserve(static_cast<size_t>(num_levels_));
+  nearer_.reserve(static_cast<size_t>(num_levels_));
   for (int level = 0; level < num_levels_; ++level) {
     const Sigma& sigma = sigma_[level];
-    std::vector<std::pair<int, int>> pins;
+    Pins pins;
     bool swaps = false;
     for (size_t e = 0; e < digits_.size(); ++e) {
       const int digit = static_cast<int>(e);
@@ -388,7 +384,7 @@ void MeshTransfers::SumSent() {
   }
 }
 
-MeshTransfers::Receivers MeshTransfers::ReceiversOf(const std::vector<std::pair<int, int>>& pins) const {
+MeshTransfers::Receivers MeshTransfers::ReceiversOf(const Pins& pins) const {
   Receivers out;
   out.pinned_by.assign(digits_.size(), -1);
   for (const auto& [receiver, sender] : pins) {
@@ -402,8 +398,10 @@ MeshTransfers::Receivers MeshTransfers::ReceiversOf(const std::vector<std::pair<
   for (size_t f = 0; f < digits_.size(); ++f) {
     if (to_dim_[f] < 0 && out.pinned_by[f] < 0) out.times *= digits_[f].size;
   }
+  absl::InlinedVector<int, 8> fixed_by;
+  out.sums.reserve(dims_.size());
   for (const Dim& dim : dims_) {
-    std::vector<int> fixed_by;
+    fixed_by.clear();
     for (int f : dim.to.digits) fixed_by.push_back(out.pinned_by[f]);
     out.sums.emplace_back(*dim.overlap, digits_, dim.from, dim.to, fixed_by, false);
   }

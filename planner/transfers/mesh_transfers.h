@@ -28,7 +28,7 @@ namespace reshard::transfers {
 
 // A map on digits: the holder that serves a receiver has on digit e the receiver's coordinate on sigma[e]. -1 where e
 // has the shard's coordinate, since the source uses it.
-using Sigma = std::vector<int>;
+using Sigma = absl::InlinedVector<int, 12>;
 
 class MeshTransfers final : public TransferSchedule {
  public:
@@ -137,7 +137,7 @@ class MeshTransfers final : public TransferSchedule {
   bool MeetAtPlaces(const digits::Refinement& refinement, const std::vector<const DimShards*>& from);
   void EnumerateClasses();
   // `first`: per digit, the first of those that links tie together with it.
-  void NumberPatterns(const std::vector<int>& first);
+  void NumberPatterns(absl::Span<const int> first);
   // Which of the linked digits have equal coordinates. Requires that there are at most kMostLinked of them.
   uint64_t PatternOf(const int32_t* coordinates) const;
   void SumSent();
@@ -147,7 +147,8 @@ class MeshTransfers final : public TransferSchedule {
   // Frees what nothing reads once loads and pattern are known: a plan keeps the schedules of all its steps.
   void ForgetClasses();
   // `pins`: (the receiver's digit, the device's).
-  Receivers ReceiversOf(const std::vector<std::pair<int, int>>& pins) const;
+  using Pins = absl::InlinedVector<std::pair<int, int>, 16>;
+  Receivers ReceiversOf(const Pins& pins) const;
   Sums SentTo(const Receivers& receivers, const int32_t* coordinates) const;
   // The first level within whose domains the device at `receiver` finds a holder of the shard of `holder`; -1: itself.
   int LevelOf(int64_t holder, int64_t receiver) const;
@@ -188,8 +189,8 @@ class MeshTransfers final : public TransferSchedule {
   int num_levels_ = 1;  // 1 also where levels are counted message by message
   std::vector<digits::Digit> digits_;
   std::vector<Dim> dims_;
-  std::vector<int> from_dim_, to_dim_;  // per digit: the dimension it shards, or -1
-  std::vector<int> displaced_;          // per target digit: the source digit at its place, or -1
+  absl::InlinedVector<int, 12> from_dim_, to_dim_;  // per digit: the dimension it shards, or -1
+  absl::InlinedVector<int, 12> displaced_;          // per target digit: the source digit at its place, or -1
   // By the level at which a receiver's nearest holders are. On the digits of farther levels each is the identity, since
   // a holder shares these with the receiver.
   std::vector<Sigma> sigma_;

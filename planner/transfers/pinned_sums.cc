@@ -19,7 +19,7 @@ void AppendDigit(int64_t weight, int64_t size, std::vector<int64_t>& number) {
 }  // namespace
 
 PinnedSums::PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits,
-                       const digits::RowDigits& own, const digits::RowDigits& other, const std::vector<int>& fixed_by,
+                       const digits::RowDigits& own, const digits::RowDigits& other, absl::Span<const int> fixed_by,
                        bool of_receivers)
     : overlap_(&overlap), of_receivers_(of_receivers) {
   for (size_t j = 0; j < other.digits.size(); ++j) {

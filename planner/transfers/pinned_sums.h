@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
 #include "planner/digits/digits.h"
 #include "planner/transfers/overlap.h"
 
@@ -20,7 +21,7 @@ class PinnedSums {
   // `fixed_by`: per digit of `other`, the digit whose coordinate it must have, or -1. `of_receivers`: `own` is about
   // rows of the target, otherwise of the source. `overlap` must outlive it.
   PinnedSums(const DimOverlap& overlap, const std::vector<digits::Digit>& digits, const digits::RowDigits& own,
-             const digits::RowDigits& other, const std::vector<int>& fixed_by, bool of_receivers);
+             const digits::RowDigits& other, absl::Span<const int> fixed_by, bool of_receivers);
   // The sums over the pairs of `row` with rows that have the device's coordinates (one per digit) where they are fixed.
   SpreadSums At(int64_t row, const int32_t* coordinates) const;
   // Call before `asked` calls to At(): sums up for all rows and coordinates at once, unless `asked` is below the number

@@ -40,9 +40,12 @@ class CellWalk {
       }
     }
     may_be_too_many_ = intervals > kMaxTotalIntervals / num_rows_;
+    most_cells_ = may_be_too_many_ ? kMaxTotalIntervals : intervals * num_rows_;
   }
 
   int64_t num_rows() const { return num_rows_; }
+  // There are not more; mostly as many.
+  int64_t most_cells() const { return most_cells_; }
   // True when no integer digit takes part: then rows come in ascending order, one cell each.
   bool one_cell_a_row() const { return one_cell_a_row_; }
 
@@ -90,6 +93,7 @@ class CellWalk {
   std::vector<const Factor*> factors_;
   std::vector<int64_t> weights_;  // of the coordinate along factor k within the row number
   int64_t num_rows_ = 1;
+  int64_t most_cells_ = 1;
   int64_t cells_ = 0;
   bool may_be_too_many_ = false;
   bool one_cell_a_row_ = true;
@@ -115,6 +119,8 @@ bool FillInOrder(CellWalk& walk, DimShards& out) {
 // Any rows: collect the cells, merge those that touch within a row, then sort by row, keeping the ascending order.
 bool FillSorted(CellWalk& walk, DimShards& out) {
   std::vector<CellWalk::Cell> cells;
+  constexpr int64_t kMostReserved = int64_t{1} << 20;
+  cells.reserve(std::min({out.size, walk.most_cells(), kMostReserved}));
   std::vector<int64_t> last_cell(static_cast<size_t>(walk.num_rows()), -1);
   const bool complete = walk.Run(out.size, [&](const CellWalk::Cell& cell) {
     const auto row = static_cast<size_t>(cell.row);

@@ -29,7 +29,6 @@ void MeshTransfers::ForgetClasses() {
     dim.from_row = std::vector<int32_t>();
     dim.to_row = std::vector<int32_t>();
   }
-  classes_ = std::vector<digits::DeviceClass>();
   coordinates_ = std::vector<int32_t>();
 }
 
@@ -241,7 +240,8 @@ BusiestLoads MeshTransfers::BusiestOfSome(const Mesh& mesh, const digits::Refine
     for (const MeshTransfers* one : {by_place.get(), spread.get()}) {
       const Dim& dim = one->dims_[d];
       for (size_t i = 0; i < one->num_coordinates(); ++i) {
-        some.from[dim.from.Row(one->coordinates(i))] = some.to[dim.to.Row(one->coordinates(i))] = true;
+        some.from.Add(dim.from.Row(one->coordinates(i)));
+        some.to.Add(dim.to.Row(one->coordinates(i)));
       }
     }
     by_place->dims_[d].overlap = spread->dims_[d].overlap =
@@ -258,8 +258,8 @@ BusiestLoads MeshTransfers::BusiestOfSome(const Mesh& mesh, const digits::Refine
 // Tells apart what LoadOf reads from a device's coordinates: the lengths and sums of its rows, what it keeps, and which
 // coordinates agree.
 digits::DeviceKinds MeshTransfers::KindsOfClasses() const {
-  digits::DeviceKinds out(classes_.size());
-  std::vector<int32_t> column(classes_.size());
+  digits::DeviceKinds out(num_classes_);
+  std::vector<int32_t> column(num_classes_);
   const auto tell_apart = [&](int32_t entries, const auto& entry_of) {
     if (entries <= 1) return;
     for (size_t i = 0; i < column.size(); ++i) column[i] = entry_of(i);
@@ -324,14 +324,14 @@ digits::DeviceKinds MeshTransfers::KindsOfClasses() const {
 void MeshTransfers::ComputeLoads() {
   std::vector<digits::DeviceClass> kinds;  // by class
   if (uniform_) {
-    kind_.resize(classes_.size());
+    kind_.resize(num_classes_);
     std::iota(kind_.begin(), kind_.end(), 0);
-    for (size_t i = 0; i < classes_.size(); ++i) kinds.push_back({static_cast<int64_t>(i), classes_[i].devices});
+    for (size_t i = 0; i < num_classes_; ++i) kinds.push_back({static_cast<int64_t>(i), devices(i)});
   } else {
     const digits::DeviceKinds found = KindsOfClasses();
     kind_.assign(found.kinds().begin(), found.kinds().end());
     kinds = found.Classes();
-    for (digits::DeviceClass& kind : kinds) kind.devices *= classes_[static_cast<size_t>(kind.position)].devices;
+    for (digits::DeviceClass& kind : kinds) kind.devices *= devices(static_cast<size_t>(kind.position));
   }
   std::vector<int64_t> sends;  // messages, by kind
   for (const digits::DeviceClass& kind : kinds) {
@@ -374,7 +374,7 @@ bool MeshTransfers::Balanced(const std::vector<int64_t>& sends) const {
   if (uniform_) {
     // All pieces are of one size. A shard's receivers are the devices whose digits agree with it wherever the target
     // puts one at the shard's place; the holders among them keep what they have.
-    for (size_t i = 0; i < classes_.size(); ++i) {
+    for (size_t i = 0; i < num_classes_; ++i) {
       if (sends_of(i) == 0) continue;
       int64_t receivers = active, keepers = holders;
       for (const auto& [e, f] : met_) {
@@ -397,11 +397,11 @@ bool MeshTransfers::Balanced(const std::vector<int64_t>& sends) const {
     for (const Dim& dim : dims_) cell = cell * dim.overlap->from_rows + dim.from_row[i];
     return static_cast<size_t>(cell);
   };
-  for (size_t i = 0; i < classes_.size(); ++i) {
+  for (size_t i = 0; i < num_classes_; ++i) {
     demand[cell_of(i)] += load(i).send;
     pieces[cell_of(i)] += sends_of(i);
   }
-  for (size_t i = 0; i < classes_.size(); ++i) {
+  for (size_t i = 0; i < num_classes_; ++i) {
     if (sends_of(i) == 0) continue;
     const size_t cell = cell_of(i);
     const int64_t piece = CeilDiv(load(i).send, sends_of(i));

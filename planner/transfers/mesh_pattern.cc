@@ -19,7 +19,7 @@ void MeshTransfers::FindAxes() {
       // The senders of a receiver have its coordinate on sigma(e) as theirs on e. So data moves along e only if these
       // two coordinates of some receiver differ.
       for (const Sigma& sigma : sigma_) {
-        for (size_t i = 0; sigma[e] != digit && i < classes_.size(); ++i) {
+        for (size_t i = 0; sigma[e] != digit && i < num_classes_; ++i) {
           if (load(i).recv > 0 && coordinate(i, digit) != coordinate(i, sigma[e])) axes_[e] = true;
         }
       }
@@ -102,7 +102,7 @@ bool MeshTransfers::IsAllToAll() const {
       if (pair.elements != dim.overlap->pairs[first].elements) return false;
     }
   }
-  for (size_t i = 0; i < classes_.size(); ++i) {
+  for (size_t i = 0; i < num_classes_; ++i) {
     const DeviceLoad& one = load(i);
     if (one.before != one.after) return false;
     if (one.before == 0) continue;
@@ -133,7 +133,7 @@ void MeshTransfers::ClassifyPattern() {
   // In a permute no device has more than one peer, shapes stay, and shards stay whole.
   op_ = Op::kExchange;
   if (figures_.peers_max > 1) return;
-  for (size_t i = 0; i < classes_.size(); ++i) {
+  for (size_t i = 0; i < num_classes_; ++i) {
     for (const Dim& dim : dims_) {
       if (dim.from_length[dim.from_row[i]] != dim.to_length[dim.to_row[i]]) return;
     }

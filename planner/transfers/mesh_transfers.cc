@@ -54,7 +54,8 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Prepare(const Mesh& mesh, const di
     std::optional<SomeRows> own;
     if (only) {
       own.emplace(*from[d], *to[d]);
-      own->from[dim.from.RowAt(*only, out->digits_)] = own->to[dim.to.RowAt(*only, out->digits_)] = true;
+      own->from.Add(dim.from.RowAt(*only, out->digits_));
+      own->to.Add(dim.to.RowAt(*only, out->digits_));
     }
     dim.overlap = dim.runs =
         std::make_shared<const DimOverlap>(Overlap(*from[d], *to[d], detail, own ? &*own : nullptr));
@@ -80,7 +81,7 @@ std::unique_ptr<MeshTransfers> MeshTransfers::Create(const Mesh& mesh, const dig
   out->EnumerateClasses();
   // With few classes, few rows are looked at.
   if (!out->uniform_) {
-    const auto classes = static_cast<int64_t>(out->classes_.size());
+    const auto classes = static_cast<int64_t>(out->num_classes_);
     out->EachSums([classes](PinnedSums& sums) { sums.Tabulate(classes); });
   }
   out->ComputeLoads();
@@ -298,38 +299,66 @@ void MeshTransfers::EnumerateClasses() {
   std::optional<std::vector<digits::DeviceClass>> classes;
   if (uniform_) classes = digits::ClassesUnder(mesh_, links_);
   uniform_ = classes.has_value();
-  if (uniform_) {
-    classes_ = *std::move(classes);
-    coordinates_.reserve(classes_.size() * k);
-    for (const digits::DeviceClass& one : classes_) {
-      for (const digits::Digit& digit : digits_) coordinates_.push_back(digit.Coordinate(one.position));
+  num_classes_ = uniform_ ? classes->size() : static_cast<size_t>(active);
+  coordinates_.resize(num_classes_ * k);
+  for (Dim& dim : dims_) {
+    dim.from_row.resize(num_classes_);
+    dim.to_row.resize(num_classes_);
+  }
+  if (!uniform_) {
+    EnumerateActive();
+    return;
+  }
+  for (size_t i = 0; i < num_classes_; ++i) {
+    const digits::DeviceClass& one = (*classes)[i];
+    devices_.push_back(one.devices);
+    int32_t* const at = coordinates_.data() + i * k;
+    for (size_t e = 0; e < k; ++e) at[e] = digits_[e].Coordinate(one.position);
+    for (Dim& dim : dims_) {
+      dim.from_row[i] = static_cast<int32_t>(dim.from.Row(at));
+      dim.to_row[i] = static_cast<int32_t>(dim.to.Row(at));
     }
-  } else {
-    // Digits that neither layout uses change nothing: devices that differ only in these do the same.
-    classes_.reserve(static_cast<size_t>(active));
-    coordinates_.resize(static_cast<size_t>(active) * k);
-    std::vector<int32_t> at(k, 0);
-    int64_t position = 0;
-    for (int64_t i = 0; i < active; ++i) {
-      classes_.push_back({position, mesh_.size() / active});
-      for (size_t e = 0; e < k; ++e) coordinates_[static_cast<size_t>(i) * k + e] = at[e];
+  }
+  NumberPatterns(first);
+}
+
+// Digits that neither layout uses change nothing: devices that differ only in these do the same. The others are
+// enumerated like the digits of a number.
+void MeshTransfers::EnumerateActive() {
+  const size_t k = digits_.size();
+  struct Column {
+    int32_t* row = nullptr;  // of the next class
+    int32_t at = 0;          // its value
+  };
+  absl::InlinedVector<Column, 8> columns;
+  // By digit and column: how far the row moves where this digit goes up by one and those after it return to 0.
+  std::vector<int32_t> steps(k * 2 * dims_.size(), 0);
+  for (Dim& dim : dims_) {
+    for (const auto& [side, rows] : {std::pair(&dim.from, &dim.from_row), std::pair(&dim.to, &dim.to_row)}) {
+      const size_t c = columns.size();
+      columns.push_back({rows->data(), 0});
+      int64_t after = 0;
       for (size_t e = k; e-- > 0;) {
-        if (!active_digit_[e]) continue;
-        position += digits_[e].stride;
-        if (++at[e] < digits_[e].size) break;
-        position -= digits_[e].size * digits_[e].stride;
-        at[e] = 0;
+        const auto at = std::find(side->digits.begin(), side->digits.end(), static_cast<int>(e));
+        const int64_t weight = at == side->digits.end() ? 0 : side->weights[at - side->digits.begin()];
+        steps[e * 2 * dims_.size() + c] = static_cast<int32_t>(weight - after);
+        after += weight * (digits_[e].size - 1);
       }
     }
   }
-  if (uniform_) NumberPatterns(first);
-  for (Dim& dim : dims_) {
-    dim.from_row.resize(classes_.size());
-    dim.to_row.resize(classes_.size());
-    for (size_t i = 0; i < classes_.size(); ++i) {
-      dim.from_row[i] = static_cast<int32_t>(dim.from.Row(coordinates(i)));
-      dim.to_row[i] = static_cast<int32_t>(dim.to.Row(coordinates(i)));
+  absl::InlinedVector<int32_t, 12> at(k, 0);
+  for (size_t i = 0; i < num_classes_; ++i) {
+    std::copy(at.begin(), at.end(), coordinates_.begin() + static_cast<ptrdiff_t>(i * k));
+    for (Column& column : columns) *column.row++ = column.at;
+    size_t e = k;
+    while (e-- > 0) {
+      if (!active_digit_[e]) continue;
+      if (++at[e] < digits_[e].size) break;
+      at[e] = 0;
     }
+    if (e >= k) break;
+    const int32_t* step = &steps[e * columns.size()];
+    for (Column& column : columns) column.at += *step++;
   }
 }
 
@@ -338,8 +367,8 @@ void MeshTransfers::NumberPatterns(absl::Span<const int> first) {
     if (std::count(first.begin(), first.end(), first[e]) > 1) linked_.emplace_back(static_cast<int>(e), first[e]);
   }
   if (linked_.size() > kMostLinked) return;
-  class_of_pattern_.reserve(classes_.size());
-  for (size_t i = 0; i < classes_.size(); ++i) class_of_pattern_.emplace_back(PatternOf(coordinates(i)), i);
+  class_of_pattern_.reserve(num_classes_);
+  for (size_t i = 0; i < num_classes_; ++i) class_of_pattern_.emplace_back(PatternOf(coordinates(i)), i);
   std::sort(class_of_pattern_.begin(), class_of_pattern_.end());
 }
 

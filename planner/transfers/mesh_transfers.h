@@ -136,6 +136,8 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<int> Starved(int level) const;
   bool MeetAtPlaces(const digits::Refinement& refinement, const std::vector<const DimShards*>& from);
   void EnumerateClasses();
+  // The same for layouts that are not uniform.
+  void EnumerateActive();
   // `first`: per digit, the first of those that links tie together with it.
   void NumberPatterns(absl::Span<const int> first);
   // Which of the linked digits have equal coordinates. Requires that there are at most kMostLinked of them.
@@ -178,8 +180,11 @@ class MeshTransfers final : public TransferSchedule {
   const int32_t* coordinates(size_t one) const { return coordinates_.data() + one * digits_.size(); }
   size_t num_coordinates() const { return digits_.empty() ? 1 : coordinates_.size() / digits_.size(); }
   int32_t coordinate(size_t one, int digit) const { return coordinates(one)[digit]; }
+  int64_t devices(size_t one) const {
+    return uniform_ ? devices_[one] : mesh_.size() / static_cast<int64_t>(num_classes_);
+  }
   const DeviceLoad& load(size_t one) const { return loads_[static_cast<size_t>(kind_[one])]; }
-  // The index in classes_ of the class of a position. Requires that layouts are not uniform.
+  // The class of a position. Requires that layouts are not uniform.
   int64_t ClassAt(int64_t position) const;
   // The same for uniform layouts. Requires that patterns are numbered.
   size_t ClassOfPattern(int64_t position) const;
@@ -211,7 +216,8 @@ class MeshTransfers final : public TransferSchedule {
   std::vector<std::pair<int, int>> linked_;
   std::vector<std::pair<uint64_t, size_t>> class_of_pattern_;
   std::vector<bool> active_digit_;
-  std::vector<digits::DeviceClass> classes_;
+  size_t num_classes_ = 0;
+  std::vector<int64_t> devices_;            // of the classes of uniform layouts; otherwise all have as many
   std::vector<int32_t> coordinates_;        // of the classes, or of some devices, one per digit
   std::vector<int32_t> kind_;               // of the classes: those of one kind have the same load
   std::vector<DeviceLoad> loads_;           // of the kinds

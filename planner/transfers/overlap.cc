@@ -150,19 +150,18 @@ class Numbered {
   const DimShards& shards_;
 };
 
-// Calls visit(row, other_row, run) for what the marked rows of a side share with the rows of the other; `run` has the
+// Calls visit(row, other_row, run) for what some rows of a side share with the rows of the other; `run` has the
 // side's offset in Run::from.
 template <typename Visit>
-void EachShared(const DimShards& shards, const std::vector<bool>& marked, const Numbered& other, const Visit& visit) {
-  for (size_t row = 0; row < marked.size(); ++row) {
-    if (!marked[row]) continue;
+void EachShared(const DimShards& shards, const RowSet& some, const Numbered& other, const Visit& visit) {
+  for (int64_t row : some.rows()) {
     int64_t local = 0;
-    for (int64_t i = shards.first[row]; i < shards.first[row + 1]; ++i) {
+    for (int64_t i = shards.first[row]; i < shards.first[static_cast<size_t>(row) + 1]; ++i) {
       const Interval& one = shards.intervals[i];
       for (size_t k = other.Around(one.begin); k < other.size() && other.interval(k).begin < one.end; ++k) {
         const Interval& two = other.interval(k);
         const int64_t begin = std::max(one.begin, two.begin), other_row = other.row(k);
-        visit(static_cast<int64_t>(row), other_row,
+        visit(row, other_row,
               Run{local + begin - one.begin, other.local(k, other_row) + begin - two.begin, begin,
                   std::min(one.end, two.end) - begin});
       }
@@ -171,14 +170,13 @@ void EachShared(const DimShards& shards, const std::vector<bool>& marked, const 
   }
 }
 
-// What looking up the marked rows' intervals would cost, in intervals walked along.
-int64_t CostOfLookingUp(const DimShards& shards, const std::vector<bool>& marked, const DimShards& other) {
+// What looking up the rows' intervals would cost, in intervals walked along.
+int64_t CostOfLookingUp(const DimShards& shards, const RowSet& some, const DimShards& other) {
   constexpr int64_t kSearch = 16;
   int64_t intervals = 0;
   double elements = 0;
-  for (size_t row = 0; row < marked.size(); ++row) {
-    if (!marked[row]) continue;
-    intervals += shards.first[row + 1] - shards.first[row];
+  for (int64_t row : some.rows()) {
+    intervals += shards.first[static_cast<size_t>(row) + 1] - shards.first[row];
     elements += static_cast<double>(shards.length[row]);
   }
   const double per_element = static_cast<double>(other.intervals.size()) / static_cast<double>(shards.size);
@@ -199,7 +197,7 @@ std::vector<Segment> LookUp(const DimShards& from, const DimShards& to, const So
   };
   EachShared(from, some.from, Numbered(to), add);
   EachShared(to, some.to, Numbered(from), [&](int64_t to_row, int64_t from_row, const Run& run) {
-    if (!some.from[from_row]) add(from_row, to_row, {run.to, run.from, run.global, run.length});
+    if (!some.from.Has(from_row)) add(from_row, to_row, {run.to, run.from, run.global, run.length});
   });
   return out;
 }
@@ -207,7 +205,8 @@ std::vector<Segment> LookUp(const DimShards& from, const DimShards& to, const So
 // What all rows share, in ascending order of the tensor; or only what concerns some.
 std::vector<Segment> WalkAlong(const DimShards& from, const DimShards& to, const SomeRows* some) {
   std::vector<Segment> out;
-  if (some == nullptr) out.reserve(from.intervals.size() + to.intervals.size());
+  // With few rows most of this stays untouched, which costs less than growing.
+  out.reserve(from.intervals.size() + to.intervals.size());
   for (Ascending a(from), b(to); !a.done() && !b.done();) {
     const int64_t begin = std::max(a.interval().begin, b.interval().begin);
     const int64_t end = std::min(a.interval().end, b.interval().end);
@@ -267,9 +266,11 @@ void AddPairs(const DimShards& from, const DimShards& to, const std::vector<Segm
 int32_t SumsOnce::NumberOf(const SpreadSums& sums) {
   // Neighbors are mostly alike.
   if (last_ >= 0 && sums_[static_cast<size_t>(last_)] == sums) return last_;
-  const auto [at, fresh] = numbers_.emplace(sums, size());
-  if (fresh) sums_.push_back(sums);
-  return last_ = at->second;
+  if (sums.total_count() == 1) {
+    const auto spread = std::find(sums.count.begin(), sums.count.end(), 1) - sums.count.begin();
+    return NumberOfOne(static_cast<Spread>(spread), sums.elements[static_cast<size_t>(spread)]);
+  }
+  return Find(sums);
 }
 
 int32_t SumsOnce::NumberOfOne(Spread spread, int64_t elements) {
@@ -277,8 +278,14 @@ int32_t SumsOnce::NumberOfOne(Spread spread, int64_t elements) {
   if (one.elements == elements && one.spread == spread) return one.number;
   SpreadSums sums;
   sums.Add(spread, elements);
-  one = {spread, elements, NumberOf(sums)};
+  one = {spread, elements, Find(sums)};
   return one.number;
+}
+
+int32_t SumsOnce::Find(const SpreadSums& sums) {
+  const auto [at, fresh] = numbers_.emplace(sums, size());
+  if (fresh) sums_.push_back(sums);
+  return last_ = at->second;
 }
 
 const Pair* DimOverlap::Find(int64_t from_row, int64_t to_row) const {

@@ -54,13 +54,29 @@ struct DimOverlap {
 // Whether an overlap says where in its rows a pair's elements lie, or only how many there are.
 enum class Detail { kSizes, kRuns };
 
-// The rows of some devices, marked.
+// Some rows of one side.
+class RowSet {
+ public:
+  explicit RowSet(const DimShards& dim) : has_(dim.length.size(), 0) {}
+  void Add(int64_t row) {
+    if (Has(row)) return;
+    has_[static_cast<size_t>(row)] = 1;
+    rows_.push_back(row);
+  }
+  bool Has(int64_t row) const { return has_[static_cast<size_t>(row)] != 0; }
+  const std::vector<int64_t>& rows() const { return rows_; }  // in the order in which they came
+
+ private:
+  std::vector<uint8_t> has_;  // per row
+  std::vector<int64_t> rows_;
+};
+
+// The rows of some devices on both sides.
 struct SomeRows {
-  // Of these tables; none marked yet.
-  SomeRows(const DimShards& from_dim, const DimShards& to_dim)
-      : from(from_dim.length.size()), to(to_dim.length.size()) {}
-  std::vector<bool> from, to;
-  bool Concern(int64_t from_row, int64_t to_row) const { return from[from_row] || to[to_row]; }
+  // Of these tables; none yet.
+  SomeRows(const DimShards& from_dim, const DimShards& to_dim) : from(from_dim), to(to_dim) {}
+  RowSet from, to;
+  bool Concern(int64_t from_row, int64_t to_row) const { return from.Has(from_row) || to.Has(to_row); }
 };
 
 // With kSizes, pairs have no runs. `some`: leaves out the pairs that concern none of these rows. Requires that no slot
@@ -102,6 +118,8 @@ class SumsOnce {
   int32_t size() const { return static_cast<int32_t>(sums_.size()); }
 
  private:
+  int32_t Find(const SpreadSums& sums);
+
   std::vector<SpreadSums> sums_;
   absl::flat_hash_map<SpreadSums, int32_t> numbers_;
   int32_t last_ = -1;

@@ -54,8 +54,11 @@ void PinnedSums::Tabulate(int64_t asked) {
   for (const Condition& c : conditions_) AppendDigit(c.weight, c.size, fixed_of);
   once_ = std::make_unique<SumsOnce>();
   table_.assign(static_cast<size_t>(rows * num_keys_), once_->NumberOf({}));
-  std::vector<SpreadSums> of_row(static_cast<size_t>(num_keys_));
-  std::vector<int64_t> found;  // keys that the row has
+  // The keys that the row has, with the sums of each, and where each key is among them, or -1.
+  std::vector<int64_t> found;
+  std::vector<SpreadSums> sums_found;
+  sums_found.reserve(static_cast<size_t>(num_keys_));
+  std::vector<int32_t> where(static_cast<size_t>(num_keys_), -1);
   const auto key_at = [&](int64_t theirs) { return key_of.empty() ? 0 : key_of[theirs]; };
   for (int64_t row = 0; row < rows; ++row) {
     int64_t fixed = 0;
@@ -70,15 +73,20 @@ void PinnedSums::Tabulate(int64_t asked) {
         number(key_at(theirs)) = once_->NumberOfOne(SpreadIn(pair), pair.elements);
         continue;
       }
-      SpreadSums& sums = of_row[key_at(theirs)];
-      if (sums.total_count() == 0) found.push_back(key_at(theirs));
-      sums.Add(SpreadIn(pair), pair.elements);
+      int32_t& at = where[key_at(theirs)];
+      if (at < 0) {
+        at = static_cast<int32_t>(found.size());
+        found.push_back(key_at(theirs));
+        sums_found.emplace_back();
+      }
+      sums_found[static_cast<size_t>(at)].Add(SpreadIn(pair), pair.elements);
     }
-    for (int64_t one : found) {
-      number(one) = once_->NumberOf(of_row[one]);
-      of_row[one] = {};
+    for (size_t i = 0; i < found.size(); ++i) {
+      number(found[i]) = once_->NumberOf(sums_found[i]);
+      where[found[i]] = -1;
     }
     found.clear();
+    sums_found.clear();
   }
 }
 

@@ -146,8 +146,8 @@ TEST_CASE("what some rows share is what all rows share, without the others") {
         transfers::SomeRows some(from.dim(0), to.dim(0));
         const size_t most = 1 + random() % 4;
         for (size_t i = 0; i < most; ++i) {
-          some.from[random() % some.from.size()] = true;
-          some.to[random() % some.to.size()] = true;
+          some.from.Add(static_cast<int64_t>(random() % from.dim(0).length.size()));
+          some.to.Add(static_cast<int64_t>(random() % to.dim(0).length.size()));
         }
         INFO("seed " << seed << ": " << a << " -> " << b << ", " << size << " elements, " << most << " rows");
         const DimOverlap all = transfers::Overlap(from.dim(0), to.dim(0), transfers::Detail::kRuns);

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         join,
         last_timings,
         load,
+        megatron_fragments,
         pad_sequence_tensor,
         publish,
         publish_async,
@@ -105,9 +106,9 @@ _MODULES = {
         BoundBatch Fragment Joined PendingPublication PendingSave Published Pulled Puller Recording Refit all_gather
         all_gather_with_unpad all_reduce all_to_all_4d all_to_all_v bind build_all_to_all_v_metadata calibrate
         compute_padding_for_sp dtensor_redistribution exchange_overlapping_regions fsdp1_fragments install join
-        last_timings load pad_sequence_tensor publish publish_async pull recent_operations record redistribute
-        redistribute_all save save_async sequence_parallel set_topology shard uninstall unpad_sequence_tensor warmup
-        zero3_fragments
+        last_timings load megatron_fragments pad_sequence_tensor publish publish_async pull recent_operations record
+        redistribute redistribute_all save save_async sequence_parallel set_topology shard uninstall unpad_sequence_tensor
+        warmup zero3_fragments
     """,
     "dcp": "",  # its names are those of torch.distributed.checkpoint
     "sources": "Source SourceTensor",

@@ -54,6 +54,9 @@ def texts(reshard):
     assert "bash, zsh and fish" in reshard.fails("completion", "tcsh", code=2)
     assert "did you mean version?" in reshard.fails("verison", code=2)
     assert "B is required: reshard verify A B (see reshard help verify)" in reshard.fails("verify", "a", code=2)
+    assert "LAYOUT is required" in reshard.fails("show", "step-1000", code=2)
+    said = reshard.fails("show", "/", code=2)
+    assert said.rstrip().endswith("(see reshard help show); what a checkpoint holds: reshard inspect /"), said
     assert "c is one argument too many for reshard verify A B" in reshard.fails("verify", "a", "b", "c", code=2)
     assert "unknown flag -x" in reshard.fails("verify", "-x", "a", "b", code=2)
 

@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <map>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -78,6 +80,13 @@ int UnknownArguments(const CLI::App& app, int argc, char** argv) {
   return Fail(kUsage, absl::StrCat(Clipped(word), " is one argument too many for ", UsageOf(used)));
 }
 
+// "reshard show CHECKPOINT" lacks no layout: it is about another subcommand.
+std::string HintOf(const CLI::App& used, int argc, char** argv) {
+  std::error_code error;
+  if (used.get_name() != "show" || argc != 3 || !std::filesystem::exists(argv[2], error)) return "";
+  return absl::StrCat("; what a checkpoint holds: reshard inspect ", argv[2]);
+}
+
 // Whether programs read what this subcommand prints, so that --quiet keeps it.
 bool PrintsData(const CLI::App& subcommand) {
   const auto given = [&](const char* flag) {
@@ -144,7 +153,8 @@ int Main(int argc, char** argv) {
     return Fail(kUsage, app.get_subcommands().empty()
                             ? absl::StrCat("a subcommand is required: ", absl::StrJoin(NamesOfSubcommands(app), ", "),
                                            " (see reshard --help)")
-                            : absl::StrCat(error.what(), ": ", UsageOf(*app.get_subcommands()[0])));
+                            : absl::StrCat(error.what(), ": ", UsageOf(*app.get_subcommands()[0]),
+                                           HintOf(*app.get_subcommands()[0], argc, argv)));
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }

@@ -21,6 +21,7 @@ from .dtensors import redistribute, redistribute_all  # noqa: E402
 from .exchange_by_counts import all_to_all_v, build_all_to_all_v_metadata  # noqa: E402
 from .fragments import Fragment, fsdp1_fragments, zero3_fragments  # noqa: E402
 from .load import load  # noqa: E402
+from .megatron import megatron_fragments  # noqa: E402
 from .inside_dtensor import dtensor_redistribution, install, uninstall  # noqa: E402
 from .padding import compute_padding_for_sp, pad_sequence_tensor, unpad_sequence_tensor  # noqa: E402
 from .save import PendingSave, save, save_async  # noqa: E402
@@ -74,6 +75,7 @@ __all__ = [
     "join",
     "last_timings",
     "load",
+    "megatron_fragments",
     "pad_sequence_tensor",
     "publish",
     "publish_async",

@@ -5,13 +5,11 @@ what Megatron's own distributed checkpoints hold, and what a single rank would h
 usage: megatron_legacy_test.py RESHARD SOURCE
 """
 import argparse
-import contextlib
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
 import warnings
 
@@ -22,6 +20,9 @@ import torch.multiprocessing as multiprocessing
 from safetensors.torch import load_file
 
 RESHARD, SOURCE = sys.argv[1:3]
+sys.path.append(f"{SOURCE}/tests/runtime/pytorch/frameworks")
+from megatron_on_cpu import without_a_gpu
+
 RANKS = 4
 HIDDEN, FFN, HEADS, GROUPS, VOCABULARY = 32, 48, 8, 4, 96
 LLAMA = {"normalization": "RMSNorm", "add_bias_linear": False, "gated_linear_unit": True, "activation_func": torch.nn.functional.silu}
@@ -38,18 +39,6 @@ CASES = {
     "experts of one tensor rank": (1, 2, 2, 1, 4, False, LLAMA | EXPERTS),
     "alone": (1, 1, 1, 1, 2, False, LLAMA),
 }
-
-
-def without_a_gpu():
-    """What Megatron asks of CUDA although these models are on the CPU."""
-    from megatron.core import tensor_parallel
-
-    torch.cuda.synchronize = lambda *_: None
-    torch.cuda.current_device = lambda: "cpu"
-    torch.cuda.set_device = lambda *_: None
-    torch.Tensor.cuda = lambda tensor, *_, **__: tensor
-    tracker = lambda *_: types.SimpleNamespace(fork=lambda *_, **__: contextlib.nullcontext())
-    tensor_parallel.get_cuda_rng_tracker = tensor_parallel.layers.get_cuda_rng_tracker = tracker
 
 
 def gpt(layers, tied, options, tp, pp, ep, chunks):

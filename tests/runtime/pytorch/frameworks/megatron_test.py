@@ -2,11 +2,9 @@
 """The distributed optimizer of Megatron-core itself, whose main parameters and moments are saved, loaded under another
 parallelism and moved where they are."""
 
-import contextlib
 import os
 import sys
 import tempfile
-import types
 import unittest
 import warnings
 
@@ -17,29 +15,22 @@ import torch
 import torch.distributed as dist
 
 import gloo
+from megatron_on_cpu import without_a_gpu
 
 RANKS, LAYERS, VOCABULARY = 4, 2, 96
 STATES = ("param", "exp_avg", "exp_avg_sq")
 
 
-def without_a_gpu():
-    """What Megatron asks of CUDA although this model is on the CPU."""
-    from megatron.core import tensor_parallel
-
+def optimizer_without_a_gpu():
+    """What its optimizer asks of CUDA besides."""
     make, kind = torch.tensor, torch.Tensor.type
     torch.tensor = lambda *given, device=None, **options: make(*given, **options)
     torch.Tensor.type = lambda t, *given, **options: (
         kind(t, *given, **options) if given or options else kind(t).replace("torch.", "torch.cuda.")
     )
-    torch.cuda.synchronize = lambda *_: None
-    torch.cuda.current_device = lambda: "cpu"
-    torch.cuda.set_device = lambda *_: None
-    torch.Tensor.cuda = lambda tensor, *_, **__: tensor
-    tracker = lambda *_: types.SimpleNamespace(fork=lambda *_, **__: contextlib.nullcontext())
-    tensor_parallel.get_cuda_rng_tracker = tensor_parallel.layers.get_cuda_rng_tracker = tracker
 
 
-def trainer(tp, pp=1, *, gated=True, experts=None, ep=1, distributed=True, **options):
+def trainer(tp, pp=1, *, gated=True, experts=None, ep=1, distributed=True):
     """A model of this parallelism over all ranks, and its optimizer."""
     from megatron.core import parallel_state
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
@@ -65,7 +56,7 @@ def trainer(tp, pp=1, *, gated=True, experts=None, ep=1, distributed=True, **opt
     of_buffers = DistributedDataParallelConfig(
         use_distributed_optimizer=distributed, grad_reduce_in_fp32=True, overlap_grad_reduce=True, bucket_size=3000)  # fmt: skip
     wrapped = DistributedDataParallel(config, of_buffers, model)
-    settings = OptimizerConfig(optimizer="adam", lr=0.1, bf16=True, use_distributed_optimizer=distributed, **options)
+    settings = OptimizerConfig(optimizer="adam", lr=0.1, bf16=True, use_distributed_optimizer=distributed)
     return wrapped, get_megatron_optimizer(settings, [wrapped])
 
 
@@ -115,13 +106,13 @@ def check(model, optimizer, reshard):
                 assert torch.equal(local, want[state][name]), f"{state} of {name}"
         if want is not None:
             assert set(fragments) == set(want[state]), set(fragments) ^ set(want[state])
-    return fragments
 
 
 def start():
     import reshard
 
     without_a_gpu()
+    optimizer_without_a_gpu()
     return reshard
 
 
